@@ -1,0 +1,49 @@
+-- Shards.
+
+CREATE FUNCTION shardlet.add_shard(
+	shard name,
+	conninfo text DEFAULT NULL,
+	region text DEFAULT NULL,
+	weight real DEFAULT 1,
+	client_address text DEFAULT NULL,
+	install bool DEFAULT true)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_add_shard';
+COMMENT ON FUNCTION shardlet.add_shard(name, text, text, real, text, bool)
+	IS 'makes a database a shard: a new local one, one with an address, or one with a server';
+REVOKE ALL ON FUNCTION shardlet.add_shard(name, text, text, real, text, bool) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.alter_shard(
+	shard name,
+	conninfo text DEFAULT NULL,
+	region text DEFAULT NULL,
+	weight real DEFAULT NULL,
+	state text DEFAULT NULL,
+	client_address text DEFAULT NULL)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_alter_shard';
+COMMENT ON FUNCTION shardlet.alter_shard(name, text, text, real, text, text)
+	IS 'changes what it names of a shard';
+REVOKE ALL ON FUNCTION shardlet.alter_shard(name, text, text, real, text, text) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.drop_shard(shard name, force bool DEFAULT false)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_drop_shard';
+COMMENT ON FUNCTION shardlet.drop_shard(name, bool)
+	IS 'forgets a shard; drops no database and no row';
+REVOKE ALL ON FUNCTION shardlet.drop_shard(name, bool) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.health(
+	OUT shard name,
+	OUT ok bool,
+	OUT latency_ms double precision,
+	OUT version text,
+	OUT message text)
+RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_health';
+COMMENT ON FUNCTION shardlet.health() IS 'tries to reach every shard';
+REVOKE ALL ON FUNCTION shardlet.health() FROM PUBLIC;

@@ -1,0 +1,65 @@
+/*
+ * base.h
+ *		What every area may use: settings, our own tables, options, checks.
+ */
+#ifndef SL_BASE_H
+#define SL_BASE_H
+
+#include "nodes/pg_list.h"
+#include "storage/lockdefs.h"
+#include "utils/relcache.h"
+
+#include "base/errors.h"
+
+/* The foreign data wrapper, and the server that all sharded tables share. */
+#define SL_WRAPPER_NAME			"shardlet"
+#define SL_TABLES_SERVER_NAME	"shardlet_tables"
+
+/* guc.c */
+extern int	sl_connect_timeout;
+
+extern void sl_base_init(void);
+extern void sl_guc_init(void);
+extern bool sl_preloaded(void);
+
+/* catalog.c: our own tables, indexes and sequences, by number */
+typedef enum SlCatalog
+{
+	SL_MAP_TABLE,
+	SL_MAP_ID_INDEX,
+	SL_MAP_NAME_INDEX,
+	SL_MAP_SHARD_TABLE,
+	SL_MAP_SHARD_INDEX,
+	SL_SHARDLET_TABLE,
+	SL_SHARDLET_ID_INDEX,
+	SL_SHARDLET_TOKEN_INDEX,
+	SL_SHARDLET_SHARD_INDEX,
+	SL_MAP_SEQUENCE,
+	SL_SHARD_SEQUENCE,
+	SL_SHARDLET_SEQUENCE
+} SlCatalog;
+
+#define SL_CATALOG_COUNT (SL_SHARDLET_SEQUENCE + 1)
+
+extern Oid	sl_catalog_oid(SlCatalog object);
+extern bool sl_catalog_is_installed(void);
+extern Relation sl_catalog_open(SlCatalog table, LOCKMODE lockmode);
+extern int64 sl_catalog_next_id(SlCatalog sequence);
+
+/* option.c: options of servers and user mappings */
+extern bool sl_option_is_libpq(const char *keyword);
+extern bool sl_option_is_credential(const char *keyword);
+extern bool sl_option_is_own(const char *keyword);
+extern const char *sl_option_get(List *options, const char *keyword);
+extern List *sl_option_merge(List *base, List *changes);
+extern List *sl_option_changes(List *current, List *wanted);
+extern void sl_option_validate(List *options, Oid catalog);
+extern List *sl_option_parse_conninfo(const char *conninfo);
+extern void sl_option_parse_address(const char *address, char **host,
+									char **port, char **dbname);
+
+/* check.c: tests that functions make before they act */
+extern void sl_check_writable(const char *function);
+extern char *sl_check_name(Datum name, const char *kind);
+
+#endif							/* SL_BASE_H */

@@ -1,0 +1,105 @@
+/*
+ * catalog.c
+ *		Finds our own tables, indexes and sequences.
+ *
+ * The extension's schema has a fixed name, so an object is found by its name
+ * once in a session.  The OIDs are forgotten when PostgreSQL invalidates one
+ * of the relations, which is what DROP EXTENSION does in every session.
+ *
+ * Rows are read and written with the catalog routines of PostgreSQL and not
+ * with SQL: whoever may execute a function needs no privilege on the tables,
+ * and a scan sees what is committed now, whatever the isolation level of the
+ * caller.  The right to change a map is the right to call its functions.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "commands/extension.h"
+#include "commands/sequence.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+
+#include "base/base.h"
+
+#define SCHEMA_NAME "shardlet"
+
+static const char *const object_names[SL_CATALOG_COUNT] = {
+	[SL_MAP_TABLE] = "catalog_map",
+	[SL_MAP_ID_INDEX] = "catalog_map_pkey",
+	[SL_MAP_NAME_INDEX] = "catalog_map_name",
+	[SL_MAP_SHARD_TABLE] = "catalog_map_shard",
+	[SL_MAP_SHARD_INDEX] = "catalog_map_shard_pkey",
+	[SL_SHARDLET_TABLE] = "catalog_shardlet",
+	[SL_SHARDLET_ID_INDEX] = "catalog_shardlet_pkey",
+	[SL_SHARDLET_TOKEN_INDEX] = "catalog_shardlet_token",
+	[SL_SHARDLET_SHARD_INDEX] = "catalog_shardlet_shard",
+	[SL_MAP_SEQUENCE] = "map_id_seq",
+	[SL_SHARD_SEQUENCE] = "shard_id_seq",
+	[SL_SHARDLET_SEQUENCE] = "shardlet_id_seq",
+};
+
+static Oid	object_oids[SL_CATALOG_COUNT];
+
+static void
+forget_oids(Datum arg, Oid relid)
+{
+	for (int i = 0; i < SL_CATALOG_COUNT; i++)
+	{
+		if (!OidIsValid(relid) || object_oids[i] == relid)
+		{
+			object_oids[i] = InvalidOid;
+		}
+	}
+}
+
+void
+sl_base_init(void)
+{
+	sl_guc_init();
+	CacheRegisterRelcacheCallback(forget_oids, (Datum) 0);
+}
+
+/* Tells whether this database has the extension. */
+bool
+sl_catalog_is_installed(void)
+{
+	return OidIsValid(get_extension_oid("shardlet", true));
+}
+
+/* Returns the OID of one of our relations. */
+Oid
+sl_catalog_oid(SlCatalog object)
+{
+	Oid			schema;
+	Oid			oid;
+
+	if (OidIsValid(object_oids[object]))
+		return object_oids[object];
+
+	schema = get_namespace_oid(SCHEMA_NAME, true);
+	oid = OidIsValid(schema) ?
+		get_relname_relid(object_names[object], schema) : InvalidOid;
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("extension \"shardlet\" is not installed in this database"),
+				errdetail("Relation \"%s.%s\" does not exist.",
+						  SCHEMA_NAME, object_names[object]),
+				errhint("Run CREATE EXTENSION shardlet."));
+	object_oids[object] = oid;
+	return oid;
+}
+
+Relation
+sl_catalog_open(SlCatalog table, LOCKMODE lockmode)
+{
+	return table_open(sl_catalog_oid(table), lockmode);
+}
+
+/* Draws from one of our sequences, without a privilege check. */
+int64
+sl_catalog_next_id(SlCatalog sequence)
+{
+	return nextval_internal(sl_catalog_oid(sequence), false);
+}

@@ -1,0 +1,36 @@
+/*
+ * check.c
+ *		Tests that functions make before they act.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "tcop/utility.h"
+
+#include "base/base.h"
+
+/*
+ * Refuses a change in a read-only transaction, on a standby and in a parallel
+ * worker.  Our catalog is written below the executor, which would have checked
+ * that.
+ */
+void
+sl_check_writable(const char *function)
+{
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	PreventCommandDuringRecovery(function);
+}
+
+/* Returns the name as a C string; an empty one is an error. */
+char *
+sl_check_name(Datum name, const char *kind)
+{
+	char	   *result = NameStr(*DatumGetName(name));
+
+	if (result[0] == '\0')
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_NAME),
+				errmsg("name of a %s must not be empty", kind));
+	return result;
+}

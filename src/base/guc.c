@@ -1,0 +1,97 @@
+/*
+ * guc.c
+ *		The settings, as one table.
+ *
+ * shardlet.identity and shardlet.made_for are not for sessions: add_shard
+ * writes them with ALTER DATABASE ... SET into the database that becomes a
+ * shard, because that works on a PostgreSQL without this extension and is read
+ * with current_setting().  They are defined here only so that a server with
+ * this library loaded does not complain about them.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/guc.h"
+
+#include "base/base.h"
+
+int			sl_connect_timeout;
+
+static char *shard_identity;
+static char *shard_made_for;
+static bool preloaded;
+
+typedef struct IntSetting
+{
+	const char *name;
+	const char *description;
+	int		   *variable;
+	int			default_value;
+	int			min;
+	int			max;
+	GucContext	context;
+	int			flags;
+} IntSetting;
+
+typedef struct StringSetting
+{
+	const char *name;
+	const char *description;
+	char	  **variable;
+	int			flags;
+} StringSetting;
+
+static const IntSetting int_settings[] = {
+	{
+		"shardlet.connect_timeout",
+		"Longest time to wait for a connection to a shard.",
+		&sl_connect_timeout, 5000, 10, 3600 * 1000, PGC_USERSET, GUC_UNIT_MS
+	},
+};
+
+static const StringSetting string_settings[] = {
+	{
+		"shardlet.identity",
+		"Identity of this database as a shard, set by add_shard.",
+		&shard_identity, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE
+	},
+	{
+		"shardlet.made_for",
+		"Router and shard that this database was created for, set by add_shard.",
+		&shard_made_for, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE
+	},
+};
+
+void
+sl_guc_init(void)
+{
+	for (int i = 0; i < (int) lengthof(int_settings); i++)
+	{
+		const IntSetting *setting = &int_settings[i];
+
+		DefineCustomIntVariable(setting->name, setting->description, NULL,
+								setting->variable, setting->default_value,
+								setting->min, setting->max, setting->context,
+								setting->flags, NULL, NULL, NULL);
+	}
+	for (int i = 0; i < (int) lengthof(string_settings); i++)
+	{
+		const StringSetting *setting = &string_settings[i];
+
+		DefineCustomStringVariable(setting->name, setting->description, NULL,
+								   setting->variable, "", PGC_USERSET,
+								   setting->flags, NULL, NULL, NULL);
+	}
+	MarkGUCPrefixReserved("shardlet");
+	preloaded = process_shared_preload_libraries_in_progress;
+}
+
+/*
+ * Tells whether the server loaded the library at its start.  A router needs
+ * that: otherwise the first statement of a session goes round every hook.
+ */
+bool
+sl_preloaded(void)
+{
+	return preloaded;
+}

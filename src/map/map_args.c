@@ -1,0 +1,209 @@
+/*
+ * map_args.c
+ *		Arguments of the functions on maps: names, lists of shards, keys.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
+
+#include "base/base.h"
+#include "map/map.h"
+
+static void
+refuse_null(FunctionCallInfo fcinfo, int argument, const char *what)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("%s must not be NULL", what));
+}
+
+/* Returns an argument of type name, which must not be NULL or empty. */
+char *
+sl_map_arg_name(FunctionCallInfo fcinfo, int argument, const char *what)
+{
+	refuse_null(fcinfo, argument, what);
+	return sl_check_name(PG_GETARG_DATUM(argument), what);
+}
+
+char *
+sl_map_arg_text(FunctionCallInfo fcinfo, int argument, const char *what)
+{
+	refuse_null(fcinfo, argument, what);
+	return text_to_cstring(PG_GETARG_TEXT_PP(argument));
+}
+
+int64
+sl_map_arg_int64(FunctionCallInfo fcinfo, int argument, const char *what)
+{
+	refuse_null(fcinfo, argument, what);
+	return PG_GETARG_INT64(argument);
+}
+
+/* Returns the shards that a name[] lists, in its order, each one once. */
+List *
+sl_map_arg_shards(FunctionCallInfo fcinfo, int argument)
+{
+	List	   *result = NIL;
+	Datum	   *names;
+	bool	   *nulls;
+	int			count;
+
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(argument), NAMEOID, NAMEDATALEN, false,
+					  TYPALIGN_CHAR, &names, &nulls, &count);
+	for (int i = 0; i < count; i++)
+	{
+		SlShard    *shard;
+
+		if (nulls[i])
+			ereport(ERROR,
+					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					errmsg("list of shards must not contain NULL"));
+		shard = sl_shard_by_name(sl_check_name(names[i], "shard"), false);
+		if (list_member_ptr(result, shard))
+			ereport(ERROR,
+					errcode(SL_ERR_EXISTS),
+					errmsg("shard \"%s\" is listed twice", NameStr(shard->name)));
+		result = lappend(result, shard);
+	}
+	return result;
+}
+
+/* Names the key of a map in an error. */
+char *
+sl_map_key_label(const SlMap *map)
+{
+	return psprintf("key of map \"%s\"", NameStr(map->name));
+}
+
+/* Fails unless a key of so many columns fits the map. */
+void
+sl_map_check_key_count(const SlMap *map, int given, int expected)
+{
+	if (map->kind == SL_KIND_SPREAD)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("map \"%s\" has no keys", NameStr(map->name)),
+				errdetail("It is a spread map: its rows go round robin over the shards."));
+	if (given != expected)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("wrong number of key columns for map \"%s\": %d instead of %d",
+					   NameStr(map->name), given, expected));
+}
+
+/*
+ * Coerces arguments to the map's key, or, as_value, to the value that it looks
+ * up, which differs from the key if the map has a "via" expression.
+ */
+void
+sl_map_coerce_key(SlMap *map, bool as_value, const SlKeyArgs *args, Datum *key)
+{
+	SlKeyType  *types = as_value ? map->value_types : map->key_types;
+	SlCoercion	coercion;
+
+	sl_map_check_key_count(map, args->count, as_value ? map->value_count : map->key_count);
+	for (int i = 0; i < args->count; i++)
+	{
+		if (args->nulls[i])
+			sl_key_refuse_null();
+		sl_coercion_init(&coercion, args->types[i], &types[i],
+						 sl_map_key_label(map), CurrentMemoryContext);
+		key[i] = sl_coercion_apply(&coercion, args->values[i]);
+	}
+}
+
+/* Takes an array of keys apart. */
+void
+sl_map_key_array_open(SlKeyArray *keys, SlMap *map, bool as_value, ArrayType *array)
+{
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	keys->map = map;
+	keys->as_value = as_value;
+	keys->prepared = false;
+	keys->element_type = ARR_ELEMTYPE(array);
+	get_typlenbyvalalign(keys->element_type, &length, &by_value, &align);
+	deconstruct_array(array, keys->element_type, length, by_value, align,
+					  &keys->elements, &keys->nulls, &keys->count);
+}
+
+/* Makes sure that the coercions fit the types of the columns at hand. */
+static void
+prepare_coercions(SlKeyArray *keys, int count, const Oid *types)
+{
+	SlMap	   *map = keys->map;
+	SlKeyType  *to = keys->as_value ? map->value_types : map->key_types;
+
+	sl_map_check_key_count(map, count, keys->as_value ? map->value_count : map->key_count);
+	for (int i = 0; i < count; i++)
+	{
+		if (keys->prepared && keys->from[i] == types[i])
+			continue;
+		keys->from[i] = types[i];
+		sl_coercion_init(&keys->coercions[i], types[i], &to[i],
+						 sl_map_key_label(map), CurrentMemoryContext);
+	}
+	keys->prepared = true;
+}
+
+/* The columns of a record, with their types; returns their number. */
+static int
+open_record(Datum record, Oid *types, Datum *values)
+{
+	HeapTupleHeader header = DatumGetHeapTupleHeader(record);
+	TupleDesc	descriptor = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header),
+													HeapTupleHeaderGetTypMod(header));
+	int			count = descriptor->natts;
+	HeapTupleData tuple;
+	bool		nulls[SL_MAX_KEYS];
+
+	if (count > SL_MAX_KEYS)
+		ereport(ERROR,
+				errcode(ERRCODE_TOO_MANY_ARGUMENTS),
+				errmsg("a key has at most %d columns", SL_MAX_KEYS));
+	tuple.t_len = HeapTupleHeaderGetDatumLength(header);
+	ItemPointerSetInvalid(&tuple.t_self);
+	tuple.t_tableOid = InvalidOid;
+	tuple.t_data = header;
+	heap_deform_tuple(&tuple, descriptor, values, nulls);
+	for (int i = 0; i < count; i++)
+	{
+		if (nulls[i])
+			sl_key_refuse_null();
+		types[i] = TupleDescAttr(descriptor, i)->atttypid;
+	}
+	ReleaseTupleDesc(descriptor);
+	return count;
+}
+
+/* Returns one key of the array, coerced. */
+void
+sl_map_key_array_get(SlKeyArray *keys, int index, Datum *key)
+{
+	Oid			types[SL_MAX_KEYS];
+	Datum		values[SL_MAX_KEYS];
+	int			count = 1;
+
+	if (keys->nulls[index])
+		sl_key_refuse_null();
+	if (type_is_rowtype(keys->element_type))
+		count = open_record(keys->elements[index], types, values);
+	else
+	{
+		types[0] = keys->element_type;
+		values[0] = keys->elements[index];
+	}
+	prepare_coercions(keys, count, types);
+	for (int i = 0; i < count; i++)
+	{
+		/* A literal inside a record has type unknown, stored as a C string. */
+		key[i] = sl_coercion_apply(&keys->coercions[i], values[i]);
+	}
+}

@@ -1,0 +1,197 @@
+/*
+ * map_lookup.c
+ *		From key to shardlet.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "base/base.h"
+#include "map/map.h"
+
+/*
+ * Returns the last shardlet of a hash map that begins at or before the token,
+ * or -1.
+ */
+int
+sl_map_find_token(const SlMap *map, int64 token)
+{
+	int			low = 0;
+	int			high = map->shardlet_count;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (map->low_tokens[middle] <= token)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low - 1;
+}
+
+/*
+ * Returns the last shardlet of a range map that begins at or before the value,
+ * or -1.
+ */
+int
+sl_map_find_value(SlMap *map, Datum value)
+{
+	int			low = 0;
+	int			high = map->shardlet_count;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+		const SlBound *bound = &map->lows[middle];
+
+		if (bound->unbounded ||
+			sl_key_compare(&map->value_types[0], bound->value, value) <= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low - 1;
+}
+
+static bool
+range_ends_after(SlMap *map, int index, Datum value)
+{
+	const SlBound *high = &map->highs[index];
+
+	return high->unbounded ||
+		sl_key_compare(&map->value_types[0], value, high->value) < 0;
+}
+
+/*
+ * Fails because no shardlet has the key.  "after" is the shardlet before the
+ * gap, or -1.
+ */
+void
+sl_map_refuse_key(SlMap *map, int after)
+{
+	const char *before_text = after >= 0 ? sl_shardlet_text(map, after) : NULL;
+	const char *after_text = after + 1 < map->shardlet_count ?
+	sl_shardlet_text(map, after + 1) : NULL;
+
+	if (map->kind == SL_KIND_LIST)
+		ereport(ERROR,
+				errcode(SL_ERR_NO_SHARDLET),
+				errmsg("map \"%s\" has no shardlet for the key", NameStr(map->name)),
+				errhint("Assign it with shardlet.assign_key(), or all such keys with shardlet.assign_default()."));
+	ereport(ERROR,
+			errcode(SL_ERR_NO_SHARDLET),
+			errmsg("map \"%s\" has no shardlet for the key", NameStr(map->name)),
+			before_text && after_text ?
+			errhint("It lies between shardlet %s and shardlet %s.", before_text, after_text) :
+			before_text ? errhint("It lies after the last shardlet, %s.", before_text) :
+			after_text ? errhint("It lies before the first shardlet, %s.", after_text) :
+			errhint("The map has no shardlets."));
+}
+
+static const SlShardlet *
+lookup_hash(SlMap *map, const Datum *key)
+{
+	int64		token = sl_key_token(map->key_types, map->key_count, key);
+	int			index = sl_map_find_token(map, token);
+
+	if (index < 0 || token > map->shardlets[index].last_token)
+		sl_map_refuse_key(map, index);
+	return &map->shardlets[index];
+}
+
+static const SlShardlet *
+lookup_range(SlMap *map, Datum value)
+{
+	int			index = sl_map_find_value(map, value);
+
+	if (index < 0 || !range_ends_after(map, index, value))
+		sl_map_refuse_key(map, index);
+	return &map->shardlets[index];
+}
+
+static const SlShardlet *
+lookup_list(SlMap *map, const Datum *values)
+{
+	const SlShardlet *shardlet = sl_map_list_lookup(map, values);
+
+	if (shardlet == NULL)
+		sl_map_refuse_key(map, -1);
+	return shardlet;
+}
+
+/*
+ * Returns the shardlet of a key; none is an error (SL001).  The key has the
+ * map's key types and no NULL.  The result is good until the map is refreshed
+ * or another key of a list map is looked up.
+ */
+const SlShardlet *
+sl_map_lookup(SlMap *map, const Datum *key)
+{
+	Datum		via_value;
+
+	if (map->kind == SL_KIND_HASH)
+		return lookup_hash(map, key);
+	if (map->via != NULL)
+	{
+		via_value = sl_via_apply(map->via, map->key_count, key);
+		key = &via_value;
+	}
+	return map->kind == SL_KIND_RANGE ? lookup_range(map, key[0]) :
+		lookup_list(map, key);
+}
+
+/*
+ * Returns the next lane of a spread map that takes rows, round robin.  Every
+ * session starts at another lane.
+ */
+const SlShardlet *
+sl_map_next_lane(SlMap *map)
+{
+	static uint32 turn = 0;
+
+	if (turn == 0)
+		turn = (uint32) MyProcPid;
+	for (int i = 0; i < map->shardlet_count; i++)
+	{
+		const SlShardlet *lane = &map->shardlets[turn++ % map->shardlet_count];
+
+		if (lane->state == SL_STATE_ONLINE && lane->shard->exists &&
+			lane->shard->state == SL_STATE_ONLINE)
+			return lane;
+	}
+	ereport(ERROR,
+			errcode(map->shardlet_count == 0 ? SL_ERR_NO_SHARDLET : SL_ERR_UNREACHABLE),
+			errmsg("no shard of map \"%s\" takes rows", NameStr(map->name)),
+			errdetail("It has %d shardlets, and none is online on a shard that is online.",
+					  map->shardlet_count));
+}
+
+/* Fails if the shardlet, or its shard, is offline or gone. */
+void
+sl_map_check_readable(const SlMap *map, const SlShardlet *shardlet)
+{
+	const SlShard *shard = shardlet->shard;
+
+	if (!shard->exists)
+		ereport(ERROR,
+				errcode(SL_ERR_UNREACHABLE),
+				errmsg("shardlet %lld of map \"%s\" is on a shard that does not exist any more",
+					   (long long) shardlet->id, NameStr(map->name)),
+				errdetail("Its id was %d.", shard->id),
+				errhint("Give the shardlet to another shard with shardlet.reassign()."));
+	if (shard->state == SL_STATE_OFFLINE)
+		ereport(ERROR,
+				errcode(SL_ERR_UNREACHABLE),
+				errmsg("shard \"%s\" is offline", NameStr(shard->name)),
+				errhint("shardlet.alter_shard('%s', state => 'online') brings it back.",
+						NameStr(shard->name)));
+	if (shardlet->state == SL_STATE_OFFLINE)
+		ereport(ERROR,
+				errcode(SL_ERR_UNREACHABLE),
+				errmsg("shardlet %lld of map \"%s\" is offline",
+					   (long long) shardlet->id, NameStr(map->name)),
+				errhint("shardlet.alter_shardlet(%lld, state => 'online') brings it back.",
+						(long long) shardlet->id));
+}

@@ -1,0 +1,94 @@
+/*
+ * map_names.c
+ *		Words for kinds and states, and shardlets in messages.
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+
+#include "base/base.h"
+#include "map/map.h"
+
+static const char *const kind_names[] = {
+	[SL_KIND_HASH] = "hash",
+	[SL_KIND_RANGE] = "range",
+	[SL_KIND_LIST] = "list",
+	[SL_KIND_SPREAD] = "spread",
+};
+
+static const char *const state_names[] = {
+	[SL_STATE_ONLINE] = "online",
+	[SL_STATE_READ_ONLY] = "read_only",
+	[SL_STATE_MOVING] = "moving",
+	[SL_STATE_OFFLINE] = "offline",
+};
+
+const char *
+sl_kind_name(SlMapKind kind)
+{
+	return kind_names[kind];
+}
+
+SlMapKind
+sl_kind_parse(const char *name)
+{
+	for (int i = 0; i < (int) lengthof(kind_names); i++)
+	{
+		if (strcmp(kind_names[i], name) == 0)
+			return (SlMapKind) i;
+	}
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("invalid kind of map: \"%s\"", name),
+			errhint("Valid kinds are \"hash\", \"range\", \"list\" and \"spread\"."));
+}
+
+const char *
+sl_state_name(SlState state)
+{
+	return state_names[state];
+}
+
+SlState
+sl_state_parse(const char *name)
+{
+	for (int i = 0; i < (int) lengthof(state_names); i++)
+	{
+		if (strcmp(state_names[i], name) == 0)
+			return (SlState) i;
+	}
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("invalid state: \"%s\"", name),
+			errhint("Valid states are \"online\", \"read_only\" and \"offline\"."));
+}
+
+static const char *
+bound_text(SlMap *map, const SlBound *bound)
+{
+	return bound->unbounded ? "unbounded" :
+		sl_key_to_text(&map->value_types[0], bound->value);
+}
+
+/* Describes a shardlet of a hash or range map for a message. */
+const char *
+sl_shardlet_text(SlMap *map, int index)
+{
+	const SlShardlet *shardlet = &map->shardlets[index];
+	StringInfoData label;
+
+	initStringInfo(&label);
+	if (map->kind == SL_KIND_RANGE)
+		appendStringInfo(&label, "%lld [%s, %s) on shard \"%s\"",
+						 (long long) shardlet->id,
+						 bound_text(map, &map->lows[index]),
+						 bound_text(map, &map->highs[index]),
+						 NameStr(shardlet->shard->name));
+	else
+		appendStringInfo(&label, "%lld (tokens %lld to %lld) on shard \"%s\"",
+						 (long long) shardlet->id,
+						 (long long) shardlet->low_token,
+						 (long long) shardlet->last_token,
+						 NameStr(shardlet->shard->name));
+	return label.data;
+}

@@ -1,0 +1,261 @@
+/*
+ * shard.c
+ *		The shards, as a cache of the session over pg_foreign_server.
+ *
+ * A shard is a server of our wrapper with the option "id".  Everything about
+ * it is an option of that server: one truth, transactional, dumped, and known
+ * to PostgreSQL's own invalidation, on which this cache leans: any change of a
+ * server marks it stale, and it is read again as a whole.
+ *
+ * The structs live in TopMemoryContext and are never freed, since cached maps
+ * point to them; a shard that is gone is marked as such.  Their strings live
+ * in a context of their own that is emptied at every reading.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/reloptions.h"
+#include "access/table.h"
+#include "catalog/pg_foreign_data_wrapper.h"
+#include "catalog/pg_foreign_server.h"
+#include "commands/defrem.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "base/base.h"
+#include "map/map.h"
+
+static HTAB *shards;
+static MemoryContext string_context;
+static bool shards_are_current;
+
+static void
+mark_stale(Datum arg, int cache_id, uint32 hash_value)
+{
+	shards_are_current = false;
+}
+
+void
+sl_shard_init(void)
+{
+	CacheRegisterSyscacheCallback(FOREIGNSERVEROID, mark_stale, (Datum) 0);
+	CacheRegisterSyscacheCallback(FOREIGNDATAWRAPPEROID, mark_stale, (Datum) 0);
+}
+
+static void
+make_cache(void)
+{
+	HASHCTL		control = {0};
+
+	control.keysize = sizeof(int32);
+	control.entrysize = sizeof(SlShard);
+	control.hcxt = TopMemoryContext;
+	shards = hash_create("shardlet shards", 32, &control,
+						 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	string_context = AllocSetContextCreate(TopMemoryContext,
+										   "shardlet shard strings",
+										   ALLOCSET_SMALL_SIZES);
+}
+
+/* Fills in what applications are told: the client address goes first. */
+static void
+fill_address(SlShard *shard, List *options)
+{
+	const char *address = sl_option_get(options, "client_address");
+	char	   *host = NULL;
+	char	   *port = NULL;
+	char	   *dbname = NULL;
+
+	if (address != NULL)
+		sl_option_parse_address(address, &host, &port, &dbname);
+	shard->host = host ? host : sl_option_get(options, "host");
+	if (shard->host == NULL)
+		shard->host = sl_option_get(options, "hostaddr");
+	shard->port = port ? port : sl_option_get(options, "port");
+	shard->dbname = dbname ? dbname : sl_option_get(options, "dbname");
+}
+
+static void
+fill_shard(SlShard *shard, Form_pg_foreign_server server, List *options)
+{
+	const char *state = sl_option_get(options, "state");
+	const char *weight = sl_option_get(options, "weight");
+	const char *bare = sl_option_get(options, "bare");
+
+	shard->exists = true;
+	shard->server = server->oid;
+	shard->name = server->srvname;
+	shard->state = state ? sl_state_parse(state) : SL_STATE_ONLINE;
+	shard->weight = weight ? (float4) strtod(weight, NULL) : 1;
+	shard->bare = false;
+	if (bare != NULL)
+		(void) parse_bool(bare, &shard->bare);
+	shard->identity = sl_option_get(options, "identity");
+	shard->region = sl_option_get(options, "region");
+	fill_address(shard, options);
+}
+
+static void
+read_server(HeapTuple tuple, TupleDesc descriptor)
+{
+	Form_pg_foreign_server server = (Form_pg_foreign_server) GETSTRUCT(tuple);
+	bool		is_null;
+	Datum		raw = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions,
+								   descriptor, &is_null);
+	List	   *options = is_null ? NIL : untransformRelOptions(raw);
+	const char *id_text = sl_option_get(options, "id");
+	int32		id;
+	SlShard    *shard;
+	bool		found;
+
+	if (id_text == NULL)
+		return;
+	id = (int32) strtol(id_text, NULL, 10);
+	shard = hash_search(shards, &id, HASH_ENTER, &found);
+	fill_shard(shard, server, options);
+}
+
+/* Reads all servers again.  An error half way leaves the cache stale. */
+static void
+read_shards(void)
+{
+	Oid			wrapper = get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, true);
+	MemoryContext old_context;
+	HASH_SEQ_STATUS status;
+	SlShard    *shard;
+	Relation	relation;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (shards == NULL)
+		make_cache();
+	hash_seq_init(&status, shards);
+	while ((shard = hash_seq_search(&status)) != NULL)
+		shard->exists = false;
+
+	/* A change that comes in during the scan makes it stale again. */
+	shards_are_current = true;
+	MemoryContextReset(string_context);
+	old_context = MemoryContextSwitchTo(string_context);
+	PG_TRY();
+	{
+		relation = table_open(ForeignServerRelationId, AccessShareLock);
+		scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		{
+			if (((Form_pg_foreign_server) GETSTRUCT(tuple))->srvfdw == wrapper)
+				read_server(tuple, RelationGetDescr(relation));
+		}
+		systable_endscan(scan);
+		table_close(relation, AccessShareLock);
+	}
+	PG_CATCH();
+	{
+		shards_are_current = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(old_context);
+}
+
+static void
+refresh(void)
+{
+	AcceptInvalidationMessages();
+	if (!shards_are_current)
+		read_shards();
+}
+
+/*
+ * Returns the shard with that id, whether it exists or not: a map may name one
+ * that is gone.
+ */
+SlShard *
+sl_shard_by_id(int32 id)
+{
+	SlShard    *shard;
+	bool		found;
+
+	refresh();
+	shard = hash_search(shards, &id, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset((char *) shard + sizeof(int32), 0, sizeof(SlShard) - sizeof(int32));
+		shard->id = id;
+	}
+	return shard;
+}
+
+/* Returns all shards in the order of their ids, in which they were added. */
+static int
+compare_ids(const ListCell *a, const ListCell *b)
+{
+	const SlShard *left = lfirst(a);
+	const SlShard *right = lfirst(b);
+
+	return left->id < right->id ? -1 : left->id > right->id;
+}
+
+List *
+sl_shard_all(void)
+{
+	HASH_SEQ_STATUS status;
+	SlShard    *shard;
+	List	   *result = NIL;
+
+	refresh();
+	hash_seq_init(&status, shards);
+	while ((shard = hash_seq_search(&status)) != NULL)
+	{
+		if (shard->exists)
+			result = lappend(result, shard);
+	}
+	list_sort(result, compare_ids);
+	return result;
+}
+
+/* Returns the shard of that name; none is an error, or NULL if missing_ok. */
+SlShard *
+sl_shard_by_name(const char *name, bool missing_ok)
+{
+	ListCell   *cell;
+	bool		is_server;
+
+	foreach(cell, sl_shard_all())
+	{
+		SlShard    *shard = lfirst(cell);
+
+		if (strcmp(NameStr(shard->name), name) == 0)
+			return shard;
+	}
+	if (missing_ok)
+		return NULL;
+	is_server = OidIsValid(get_foreign_server_oid(name, true));
+	ereport(ERROR,
+			errcode(ERRCODE_UNDEFINED_OBJECT),
+			errmsg("shard \"%s\" does not exist", name),
+			is_server ? errhint("There is a server of that name; make it a shard with shardlet.add_shard('%s').", name) :
+			errhint("View shardlet.shards lists the shards."));
+}
+
+/*
+ * Locks a shard for the rest of the transaction, against DROP SERVER for
+ * instance, and makes sure that it is still there.
+ */
+void
+sl_shard_lock(SlShard *shard, LOCKMODE mode)
+{
+	LockDatabaseObject(ForeignServerRelationId, shard->server, 0, mode);
+	refresh();
+	if (!shard->exists)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("shard \"%s\" does not exist", NameStr(shard->name)),
+				errdetail("It was dropped by another session."));
+}

@@ -1,0 +1,376 @@
+/*
+ * provision.c
+ *		Prepares a database to be a shard.
+ *
+ * What is done here is done on other databases through their own connections
+ * and is committed there at once, whatever becomes of the router's
+ * transaction.  So every step may be found done already, and is left as it is:
+ * a database created for this shard, the extension, the identity.
+ */
+#include "postgres.h"
+
+#include "commands/dbcommands.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "postmaster/postmaster.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+#include "base/base.h"
+#include "shard/shard.h"
+
+#define OLDEST_VERSION 150000
+#define IDENTITY_BYTES 16
+
+/* What a database says of itself; the same question goes to the router. */
+static const char probe_sql[] =
+"SELECT pg_catalog.pg_encoding_to_char(d.encoding),"
+" pg_catalog.concat_ws(' ', d.datcollate, d.datctype,"
+"  coalesce(pg_catalog.to_jsonb(d) ->> 'datlocale', pg_catalog.to_jsonb(d) ->> 'daticulocale')),"
+" pg_catalog.current_setting('max_prepared_transactions')::int > 0,"
+" nullif(pg_catalog.current_setting('shardlet.identity', true), ''),"
+" (SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname = 'shardlet'),"
+" EXISTS (SELECT FROM pg_catalog.pg_available_extensions a WHERE a.name = 'shardlet'),"
+" pg_catalog.pg_has_role(d.datdba, 'MEMBER')"
+" FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
+
+typedef struct Probe
+{
+	const char *encoding;
+	const char *collation;
+	bool		can_prepare;
+	const char *identity;		/* or NULL */
+	const char *extension;		/* version, or NULL */
+	bool		is_available;
+	bool		is_ours;		/* may we ALTER DATABASE */
+} Probe;
+
+enum
+{
+	PROBE_ENCODING, PROBE_COLLATION, PROBE_CAN_PREPARE, PROBE_IDENTITY,
+	PROBE_EXTENSION, PROBE_IS_AVAILABLE, PROBE_IS_OURS
+};
+
+static Probe
+probe_shard(SlConn *conn)
+{
+	PGresult   *result = sl_remote_exec(conn, probe_sql, 0, NULL);
+	Probe		probe;
+
+	probe.encoding = sl_remote_value(result, 0, PROBE_ENCODING);
+	probe.collation = sl_remote_value(result, 0, PROBE_COLLATION);
+	probe.can_prepare = sl_remote_bool(result, 0, PROBE_CAN_PREPARE);
+	probe.identity = sl_remote_value(result, 0, PROBE_IDENTITY);
+	probe.extension = sl_remote_value(result, 0, PROBE_EXTENSION);
+	probe.is_available = sl_remote_bool(result, 0, PROBE_IS_AVAILABLE);
+	probe.is_ours = sl_remote_bool(result, 0, PROBE_IS_OURS);
+	return probe;
+}
+
+/* The router's collation and extension version; the rest is not needed. */
+static Probe
+probe_router(void)
+{
+	Probe		probe = {0};
+	MemoryContext caller = CurrentMemoryContext;
+
+	SPI_connect();
+	if (SPI_execute(probe_sql, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not read the properties of the database");
+	probe.collation = MemoryContextStrdup(caller,
+										  SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+													   PROBE_COLLATION + 1));
+	probe.extension = MemoryContextStrdup(caller,
+										  SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
+													   PROBE_EXTENSION + 1));
+	SPI_finish();
+	return probe;
+}
+
+static void
+check_version(SlConn *conn)
+{
+	int			version = PQserverVersion(conn->pg);
+
+	if (version < OLDEST_VERSION)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("server of shard \"%s\" is too old", conn->shard),
+				errdetail("It is PostgreSQL %d, and at least %d is needed.",
+						  version / 10000, OLDEST_VERSION / 10000));
+}
+
+static void
+check_locale(SlConn *conn, const Probe *probe, const Probe *router)
+{
+	if (strcmp(probe->encoding, GetDatabaseEncodingName()) != 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("encoding of shard \"%s\" differs from the router's", conn->shard),
+				errdetail("The shard has %s and the router %s.",
+						  probe->encoding, GetDatabaseEncodingName()),
+				errhint("Create the shard's database with ENCODING '%s'.",
+						GetDatabaseEncodingName()));
+	if (strcmp(probe->collation, router->collation) != 0)
+		ereport(WARNING,
+				errmsg("default collation of shard \"%s\" differs from the router's", conn->shard),
+				errdetail("The shard has \"%s\" and the router \"%s\".",
+						  probe->collation, router->collation),
+				errhint("Sorting, grouping and comparing text will be done on the router instead of the shard, which is slower."));
+}
+
+/* Fails unless the shard can take part in a transaction over several shards. */
+static void
+check_can_prepare(SlConn *conn, const Probe *probe)
+{
+	if (!probe->can_prepare)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("prepared transactions are disabled on the server of shard \"%s\"", conn->shard),
+				errdetail("Transactions over several shards need them."),
+				errhint("Set max_prepared_transactions = %d in postgresql.conf there and restart it, or add the shard with install => false.",
+						MaxConnections));
+}
+
+static void
+install_extension(SlConn *conn, const Probe *probe, const Probe *router)
+{
+	if (probe->extension == NULL && !probe->is_available)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("extension \"shardlet\" is not available on the server of shard \"%s\"",
+					   conn->shard),
+				errhint("Install it there, or add the shard with install => false."));
+	if (probe->extension == NULL)
+		sl_remote_exec(conn, "CREATE EXTENSION IF NOT EXISTS shardlet", 0, NULL);
+	else if (strcmp(probe->extension, router->extension) != 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("shard \"%s\" has another version of extension \"shardlet\"", conn->shard),
+				errdetail("The shard has %s and the router %s.",
+						  probe->extension, router->extension),
+				errhint("Run ALTER EXTENSION shardlet UPDATE where it is older."));
+}
+
+static char *
+new_identity(void)
+{
+	uint8		bytes[IDENTITY_BYTES];
+	StringInfoData digits;
+
+	if (!pg_strong_random(bytes, sizeof(bytes)))
+		ereport(ERROR,
+				errcode(ERRCODE_INTERNAL_ERROR),
+				errmsg("could not generate a random number"));
+	initStringInfo(&digits);
+	for (int i = 0; i < IDENTITY_BYTES; i++)
+		appendStringInfo(&digits, "%02x", bytes[i]);
+	return digits.data;
+}
+
+/* A name or string as it stands in a statement for the shard. */
+static void
+set_database_option(SlConn *conn, const char *database, const char *option,
+					const char *value)
+{
+	sl_remote_exec(conn, psprintf("ALTER DATABASE %s SET %s = %s",
+								  quote_identifier(database), option,
+								  quote_literal_cstr(value)), 0, NULL);
+}
+
+/* Tells whether another registered shard has this identity. */
+static bool
+is_taken(const char *identity)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_shard_all())
+	{
+		SlShard    *shard = lfirst(cell);
+
+		if (shard->identity != NULL && strcmp(shard->identity, identity) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Returns the shard's identity, NULL if none can be stored.  One that is there
+ * is kept, unless it came with a copy of another shard: then this database
+ * gets one of its own.
+ */
+static char *
+ensure_identity(SlConn *conn, const Probe *probe, bool install)
+{
+	char	   *identity;
+
+	if (probe->identity != NULL && !is_taken(probe->identity))
+		return pstrdup(probe->identity);
+	if (!probe->is_ours)
+	{
+		ereport(install ? ERROR : WARNING,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("identity of shard \"%s\" cannot be stored", conn->shard),
+				errdetail("User \"%s\" does not own database \"%s\".",
+						  PQuser(conn->pg), PQdb(conn->pg)),
+				errhint(install ? "Connect as the owner of the database." :
+						"It will not be noticed if another database takes the shard's place."));
+		return NULL;
+	}
+	identity = new_identity();
+	set_database_option(conn, PQdb(conn->pg), "shardlet.identity", identity);
+	return identity;
+}
+
+/*
+ * Checks the database behind the connection and prepares it.  Returns its
+ * identity, or NULL.
+ */
+char *
+sl_provision_shard(SlConn *conn, bool install)
+{
+	Probe		router = probe_router();
+	Probe		probe;
+	SlShard    *twin;
+
+	check_version(conn);
+	sl_twin_refuse_router(conn);
+	probe = probe_shard(conn);
+	check_locale(conn, &probe, &router);
+	twin = sl_twin_find(conn, probe.identity);
+	if (twin != NULL)
+		ereport(ERROR,
+				errcode(SL_ERR_EXISTS),
+				errmsg("database of shard \"%s\" is already shard \"%s\"",
+					   conn->shard, NameStr(twin->name)));
+	if (install)
+	{
+		check_can_prepare(conn, &probe);
+		install_extension(conn, &probe, &router);
+	}
+	return ensure_identity(conn, &probe, install);
+}
+
+/* Local databases --------------------------------------------------------- */
+
+/* Where this server itself listens: a socket if it has one. */
+static const char *
+own_host(void)
+{
+	List	   *directories = NIL;
+
+	if (Unix_socket_directories != NULL &&
+		SplitDirectoriesString(pstrdup(Unix_socket_directories), ',', &directories) &&
+		directories != NIL)
+		return linitial(directories);
+	return "localhost";
+}
+
+static DefElem *
+make_option(const char *keyword, const char *value)
+{
+	return makeDefElem(pstrdup(keyword), (Node *) makeString(pstrdup(value)), -1);
+}
+
+static List *
+own_address(const char *database)
+{
+	List	   *address = list_make1(make_option("host", own_host()));
+
+	address = lappend(address, make_option("port", psprintf("%d", PostPortNumber)));
+	return lappend(address, make_option("dbname", database));
+}
+
+static char *
+local_database_name(const char *router, const char *shard)
+{
+	char	   *name = psprintf("%s_%s", router, shard);
+
+	if (strlen(name) >= NAMEDATALEN)
+		ereport(ERROR,
+				errcode(ERRCODE_NAME_TOO_LONG),
+				errmsg("name of the database for shard \"%s\" would be too long", shard),
+				errdetail("\"%s\" has %d bytes, and at most %d are possible.",
+						  name, (int) strlen(name), NAMEDATALEN - 1),
+				errhint("Create a database yourself and give its address."));
+	return name;
+}
+
+/*
+ * The statement that makes a database like the router's is written by the
+ * server, which knows what its version calls the parts of a locale.
+ */
+static const char create_sql[] =
+"SELECT pg_catalog.format('CREATE DATABASE %I TEMPLATE template0 ENCODING %L LC_COLLATE %L LC_CTYPE %L', "
+"  $1::text, pg_catalog.pg_encoding_to_char(d.encoding), d.datcollate, d.datctype)"
+" || CASE d.datlocprovider"
+"  WHEN 'i' THEN pg_catalog.format(' LOCALE_PROVIDER icu ICU_LOCALE %L', l.locale)"
+"  WHEN 'b' THEN pg_catalog.format(' LOCALE_PROVIDER builtin BUILTIN_LOCALE %L', l.locale)"
+"  ELSE ' LOCALE_PROVIDER libc' END"
+" FROM pg_catalog.pg_database d,"
+"  LATERAL (SELECT coalesce(pg_catalog.to_jsonb(d) ->> 'datlocale',"
+"   pg_catalog.to_jsonb(d) ->> 'daticulocale') AS locale) l"
+" WHERE d.datname = pg_catalog.current_database()";
+
+/* Is there such a database, and was it made for this shard of this router? */
+static const char find_sql[] =
+"SELECT coalesce(s.setconfig @> ARRAY['shardlet.made_for=' || $2], false)"
+" FROM pg_catalog.pg_database d"
+" LEFT JOIN pg_catalog.pg_db_role_setting s ON s.setdatabase = d.oid AND s.setrole = 0"
+" WHERE d.datname = $1";
+
+static void
+create_database(SlConn *conn, const char *database, const char *mark)
+{
+	const char *params[] = {database};
+	PGresult   *statement = sl_remote_exec(conn, create_sql, 1, params);
+
+	sl_remote_exec(conn, sl_remote_value(statement, 0, 0), 0, NULL);
+	set_database_option(conn, database, "shardlet.made_for", mark);
+}
+
+/*
+ * Makes sure that the database for a local shard exists, and returns its
+ * address.  CREATE DATABASE cannot run in a transaction, so it goes through a
+ * connection to this very server.  The database stays when the transaction is
+ * rolled back; the mark on it lets the next call take it again, and keeps us
+ * from taking one that somebody else made under this name.
+ */
+List *
+sl_provision_local(const char *shard)
+{
+	char	   *router = get_database_name(MyDatabaseId);
+	char	   *database = local_database_name(router, shard);
+	char	   *mark = psprintf("%s.%s", pstrdup(quote_identifier(router)),
+								quote_identifier(shard));
+	const char *params[] = {database, mark};
+	SlTarget	target = {0};
+	SlConn	   *conn;
+	PGresult   *found;
+
+	target.shard = shard;
+	target.options = own_address(router);
+	target.credentials = sl_remote_credentials(GetUserId(), InvalidOid);
+	conn = sl_remote_open(&target);
+	found = sl_remote_exec(conn, find_sql, 2, params);
+	if (PQntuples(found) == 0)
+		create_database(conn, database, mark);
+	else if (sl_remote_bool(found, 0, 0))
+		ereport(NOTICE,
+				errmsg("using database \"%s\", which was created for shard \"%s\" before",
+					   database, shard));
+	else
+		ereport(ERROR,
+				errcode(SL_ERR_EXISTS),
+				errmsg("database \"%s\" already exists", database),
+				errdetail("It was not created for shard \"%s\" of this router.", shard),
+				errhint("To make it a shard, give its address: shardlet.add_shard('%s', 'dbname=... host=...').",
+						shard));
+	sl_remote_close(conn);
+	return own_address(database);
+}

@@ -1,0 +1,208 @@
+/*
+ * shard_hook.c
+ *		Watches the servers that are shards.
+ *
+ * People change servers with plain SQL, and should.  Whatever they do there
+ * must not break a map: a shard in use cannot be dropped, its id never
+ * changes, and a change that routing depends on raises the version of every
+ * map that uses the shard.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/reloptions.h"
+#include "access/table.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_foreign_server.h"
+#include "foreign/foreign.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "base/base.h"
+#include "shard/shard.h"
+
+static object_access_hook_type next_object_access = NULL;
+static ProcessUtility_hook_type next_utility = NULL;
+
+/* True while a command runs that drops the extension itself, or may. */
+static bool dropping_extension = false;
+
+static int32
+shard_id_of(List *options)
+{
+	const char *id = sl_option_get(options, "id");
+
+	return id != NULL ? (int32) strtol(id, NULL, 10) : 0;
+}
+
+/*
+ * Returns the id in the server's row as the running command has just written
+ * it, 0 if it has none or is not ours.
+ */
+static int32
+written_shard_id(Oid server, Oid wrapper)
+{
+	Relation	relation = table_open(ForeignServerRelationId, AccessShareLock);
+	int32		id = 0;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_foreign_server_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(server));
+	scan = systable_beginscan(relation, ForeignServerOidIndexId, true, SnapshotSelf, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple) &&
+		((Form_pg_foreign_server) GETSTRUCT(tuple))->srvfdw == wrapper)
+	{
+		bool		is_null;
+		Datum		options = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions,
+										   RelationGetDescr(relation), &is_null);
+
+		id = is_null ? 0 : shard_id_of(untransformRelOptions(options));
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return id;
+}
+
+/* Returns the id before the running command, 0 if there was none. */
+static int32
+former_shard_id(Oid server)
+{
+	ForeignServer *row = GetForeignServerExtended(server, FSV_MISSING_OK);
+
+	return row != NULL ? shard_id_of(row->options) : 0;
+}
+
+static void
+refuse_taken_id(Oid server, int32 id)
+{
+	SlShard    *other = sl_shard_by_id(id);
+
+	if (other->exists && other->server != server)
+		ereport(ERROR,
+				errcode(SL_ERR_EXISTS),
+				errmsg("shard \"%s\" already has id %d", NameStr(other->name), id),
+				errhint("Leave the option out; shardlet.add_shard() sets it."));
+}
+
+static void
+server_created(Oid server, Oid wrapper)
+{
+	int32		id = written_shard_id(server, wrapper);
+
+	if (id != 0)
+		refuse_taken_id(server, id);
+}
+
+static void
+server_altered(Oid server, Oid wrapper)
+{
+	int32		former = former_shard_id(server);
+	int32		id = written_shard_id(server, wrapper);
+
+	if (former != 0 && id != former)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("id of a shard cannot be changed"),
+				errdetail("Maps refer to the shard by its id, which is %d.", former));
+	if (former == 0 && id != 0)
+		refuse_taken_id(server, id);
+	if (id != 0)
+		sl_map_touch_shard(id);
+}
+
+static void
+server_dropped(Oid server, Oid wrapper)
+{
+	ForeignServer *row = GetForeignServerExtended(server, FSV_MISSING_OK);
+	List	   *maps;
+	SlMapRow	map;
+	int32		id;
+
+	if (dropping_extension || row == NULL || row->fdwid != wrapper)
+		return;
+	id = shard_id_of(row->options);
+	maps = id != 0 ? sl_map_ids_of_shard(id) : NIL;
+	if (maps == NIL || !sl_map_row_read_id(linitial_int(maps), &map))
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+			errmsg("cannot drop server \"%s\" because it is a shard in use", row->servername),
+			errdetail("Map \"%s\" uses it.", NameStr(map.name)),
+			errhint("shardlet.drop_shard() forgets a shard; it drops no database and no row."));
+}
+
+static void
+watch_objects(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	Oid			wrapper;
+
+	if (next_object_access)
+		next_object_access(access, class_id, object_id, sub_id, arg);
+	if (class_id != ForeignServerRelationId || !sl_catalog_is_installed())
+		return;
+	wrapper = get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, true);
+	if (!OidIsValid(wrapper))
+		return;
+	if (access == OAT_POST_CREATE)
+		server_created(object_id, wrapper);
+	else if (access == OAT_POST_ALTER)
+		server_altered(object_id, wrapper);
+	else if (access == OAT_DROP)
+		server_dropped(object_id, wrapper);
+}
+
+/* DROP EXTENSION takes everything along, and so may DROP SCHEMA. */
+static bool
+may_drop_extension(Node *statement)
+{
+	return IsA(statement, DropStmt) &&
+		(((DropStmt *) statement)->removeType == OBJECT_EXTENSION ||
+		 ((DropStmt *) statement)->removeType == OBJECT_SCHEMA);
+}
+
+static void
+watch_commands(PlannedStmt *statement, const char *source, bool read_only_tree,
+			   ProcessUtilityContext context, ParamListInfo params,
+			   QueryEnvironment *environment, DestReceiver *receiver,
+			   QueryCompletion *completion)
+{
+	ProcessUtility_hook_type next = next_utility ? next_utility : standard_ProcessUtility;
+	bool		outer = dropping_extension;
+
+	if (!may_drop_extension(statement->utilityStmt))
+	{
+		next(statement, source, read_only_tree, context, params, environment, receiver,
+			 completion);
+		return;
+	}
+
+	/* The flag must not survive the command, however it ends. */
+	dropping_extension = true;
+	PG_TRY();
+	{
+		next(statement, source, read_only_tree, context, params, environment, receiver,
+			 completion);
+	}
+	PG_FINALLY();
+	{
+		dropping_extension = outer;
+	}
+	PG_END_TRY();
+}
+
+void
+sl_shard_hook_init(void)
+{
+	next_object_access = object_access_hook;
+	object_access_hook = watch_objects;
+	next_utility = ProcessUtility_hook;
+	ProcessUtility_hook = watch_commands;
+}

@@ -1,0 +1,94 @@
+/*
+ * twin.c
+ *		Is this database the router itself, or a shard under another name?
+ *
+ * Addresses do not tell (localhost, 127.0.0.1 and a socket are one machine),
+ * and neither do the identifiers of server and database: a clone that was
+ * promoted, which is how people split a database by hand, shares them with its
+ * origin.  An advisory lock tells: taken through one connection, it cannot be
+ * had through another one to the same database.
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+
+#include "base/base.h"
+#include "shard/shard.h"
+
+static int64
+random_key(void)
+{
+	int64		key;
+
+	if (!pg_strong_random(&key, sizeof(key)))
+		ereport(ERROR,
+				errcode(ERRCODE_INTERNAL_ERROR),
+				errmsg("could not generate a random number"));
+	return key;
+}
+
+static bool
+try_lock(SlConn *conn, int64 key)
+{
+	char	   *digits = psprintf("%lld", (long long) key);
+	const char *params[] = {digits};
+
+	return sl_remote_bool(sl_remote_exec(conn, "SELECT pg_catalog.pg_try_advisory_lock($1)",
+										 1, params), 0, 0);
+}
+
+/* Fails if the connection leads back to the router's own database. */
+void
+sl_twin_refuse_router(SlConn *conn)
+{
+	int64		key = random_key();
+
+	/* Held until the end of the transaction, which does no harm. */
+	DirectFunctionCall1(pg_advisory_xact_lock_int8, Int64GetDatum(key));
+	if (!try_lock(conn, key))
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("the router's own database cannot be shard \"%s\"", conn->shard),
+				errhint("Name another database, or leave the address out to have one created."));
+}
+
+static bool
+is_same_database(SlConn *conn, SlShard *shard)
+{
+	SlTarget	target = sl_remote_target(shard);
+	SlConn	   *other;
+	int64		key = random_key();
+	bool		same;
+
+	/* A database that took the shard's place is not looked at closer here. */
+	target.identity = NULL;
+	other = sl_remote_open(&target);
+	same = try_lock(conn, key) && !try_lock(other, key);
+	sl_remote_close(other);
+	return same;
+}
+
+/*
+ * Returns the shard that is the database behind the connection, or NULL.  One
+ * and the same database has one identity, so only shards with that identity,
+ * or with none on record, are tried; a shard that cannot be reached then is an
+ * error, since nothing can be said.
+ */
+SlShard *
+sl_twin_find(SlConn *conn, const char *identity)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_shard_all())
+	{
+		SlShard    *shard = lfirst(cell);
+
+		if (shard->identity != NULL &&
+			(identity == NULL || strcmp(shard->identity, identity) != 0))
+			continue;
+		if (is_same_database(conn, shard))
+			return shard;
+	}
+	return NULL;
+}

@@ -1,0 +1,38 @@
+/*
+ * shardlet.c
+ *		The library's entry point.
+ *
+ * Memory that outlives a statement:
+ *
+ * - "shardlet maps" and "shardlet shards", hash tables in TopMemoryContext:
+ *   one struct for each map and shard that the session has met; never freed.
+ * - "shardlet map", a child of CacheMemoryContext for each cached map: its
+ *   content, deleted and made anew when the map changed.  The keys of a list
+ *   map that were looked up lately are in a child of it, bounded in number.
+ * - "shardlet shard strings", a child of TopMemoryContext: names and addresses
+ *   of the shards, reset when a server changed.
+ *
+ * Everything else belongs to the statement, the call site (fn_extra) or the
+ * function call.  Connections and results of libpq are outside PostgreSQL's
+ * memory; each belongs to a memory context through a reset callback.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+
+#include "base/base.h"
+#include "map/map.h"
+#include "shard/shard.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+void
+_PG_init(void)
+{
+	sl_base_init();
+	sl_shard_init();
+	sl_map_init();
+	sl_shard_hook_init();
+}
