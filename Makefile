@@ -74,6 +74,8 @@ FLAGS := $(strip $(PGXS) $(CC) $(CPPFLAGS) $(CFLAGS))
 ifneq ($(FLAGS),$(file <.flags))
 $(file >.flags,$(FLAGS))
 endif
+.flags:
+	$(file >$@,$(FLAGS))@:
 $(OBJS): .flags
 -include $(OBJS:.o=.d)
 

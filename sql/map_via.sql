@@ -17,7 +17,7 @@ SELECT token = shardlet.token(7::bigint) AS token FROM shardlet.locate('mod', 7)
 SELECT shardlet.create_map('ht', 'list', '{text}', via => 'hashtext($1) & 3');
 SELECT shardlet.assign_key('ht', ('s' || g + 1)::name, g) > 0 AS ok FROM generate_series(0, 3) g;
 SELECT bool_and(shardlet.route('ht', 'user' || g) = 's' || (hashtext('user' || g) & 3) + 1) FROM generate_series(1, 1000) g;
-SELECT shardlet.create_map('two', 'list', '{text, int}', via => $$lower($1) || '/' || $2 % 2$$);
+SELECT shardlet.create_map('two', 'list', '{text, int}', via => $$lower($1) || '/' || ($2 % 2)::text$$);
 SELECT shardlet.assign_key('two', 's1', 'a/0') > 0 AS ok, shardlet.assign_key('two', 's2', 'a/1') > 0 AS ok;
 SELECT shardlet.route('two', 'A', 2), shardlet.route('two', 'a', 3);
 SELECT shardlet.create_map('year', 'range', '{date}', via => 'extract(year from $1)');

@@ -173,6 +173,7 @@ sl_via_init(const char *source, const Oid *types, int count, MemoryContext conte
 	via->params = makeParamList(count);
 	for (int i = 0; i < count; i++)
 	{
+		via->params->params[i].isnull = false;
 		via->params->params[i].pflags = PARAM_FLAG_CONST;
 		via->params->params[i].ptype = types[i];
 	}

@@ -1,0 +1,39 @@
+-- Four shards: databases of their own, here on one server.  Later each of them
+-- can be on a machine of its own.
+CREATE EXTENSION shardlet;
+SELECT shardlet.add_shard('s1'), shardlet.add_shard('s2'), shardlet.add_shard('s3'), shardlet.add_shard('s4');
+SELECT shard, state, dbname FROM shardlet.shards ORDER BY shard;
+SELECT shard, ok, version FROM shardlet.health() ORDER BY shard;
+
+-- A map from customers to shards: all hash values, cut into 32 shardlets.
+SELECT shardlet.create_map('customers', shards => '{s1, s2, s3, s4}');
+SELECT shard, count(*) AS shardlets FROM shardlet.shardlets WHERE map = 'customers' GROUP BY shard ORDER BY shard;
+
+-- Where does customer 42 live?  And where do 100,000 customers?
+SELECT shardlet.route('customers', 42);
+SELECT shardlet, shard, state, version, dbname FROM shardlet.locate('customers', 42);
+SELECT shardlet.route('customers', c) AS shard, count(*) FROM generate_series(1, 100000) c GROUP BY 1 ORDER BY 1;
+
+-- By range, say of time: half open, and gaps are allowed.
+SELECT shardlet.create_map('months', 'range', '{date}');
+SELECT shardlet.assign_range('months', 's1', '2026-01-01', '2026-02-01') AS january,
+	shardlet.assign_range('months', 's2', '2026-02-01', '2026-03-01') AS february;
+SELECT shardlet.route('months', '2026-02-14');
+
+-- By name, with a default for everyone else.
+SELECT shardlet.create_map('countries', 'list', '{text}');
+SELECT shardlet.assign_keys('countries', 's1', ARRAY['DE', 'AT', 'CH']), shardlet.assign_default('countries', 's4') AS others;
+SELECT c AS country, shardlet.route('countries', c) AS shard FROM unnest(ARRAY['CH', 'FR']) c;
+
+-- By a rule that your application has today: adopt it, move no row.
+SELECT shardlet.create_map('legacy', 'list', via => '$1 % 4');
+SELECT shardlet.assign_key('legacy', ('s' || r + 1)::name, r) AS shardlet, r AS remainder FROM generate_series(0, 3) r;
+SELECT shardlet.route('legacy', 1001);
+
+-- A shard that is down stops its own keys only, and says so.
+SELECT shardlet.alter_shard('s2', state => 'offline');
+SELECT shard, state, count(*) FROM generate_series(1, 1000) c, shardlet.locate('customers', c) GROUP BY 1, 2 ORDER BY 1;
+SELECT shardlet.alter_shard('s2', state => 'online');
+
+-- Applications that route themselves keep a copy of the map, and LISTEN.
+SELECT jsonb_pretty(shardlet.map_json('months'));
