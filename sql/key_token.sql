@@ -64,6 +64,13 @@ SELECT shardlet.token(42::int2) = shardlet.token(42::int8) AS integers,
 	shardlet.token('a '::bpchar) = shardlet.token('a'::bpchar) AS padded,
 	shardlet.token(42::int8) = hashint8extended(42, 0) AS one_column;
 
+-- character without a length is not character(1).
+SELECT shardlet.create_map('token_case', 'hash', '{bpchar}');
+SELECT shardlet.token_sql('token_case', 'c') AS sql \gset
+SELECT :'sql' AS sql;
+SELECT bool_and(:sql = shardlet.token(c)) AS equal, count(DISTINCT :sql) FROM (VALUES ('abc'::bpchar), ('abd'), ('a')) v(c);
+SELECT shardlet.drop_map('token_case');
+
 -- The expression casts a column of another type to the key's.
 SELECT shardlet.create_map('token_case', 'hash', '{numeric}');
 SELECT shardlet.token_sql('token_case', 'Odd "name"') AS sql \gset
@@ -100,6 +107,9 @@ SELECT shardlet.create_map('bad', 'hash', '{pair}');
 SELECT shardlet.create_map('bad', 'hash', '{json}');
 SELECT shardlet.create_map('bad', 'hash', '{anyelement}');
 SELECT shardlet.create_map('bad', 'range', '{xid}');
+SELECT shardlet.create_map('bad', 'hash', '{regclass}');
+SELECT shardlet.create_map('bad', 'hash', '{-}');
+SELECT shardlet.create_map('bad', 'range', '{jsonb}');
 SELECT shardlet.create_map('bad', 'hash', '{nonesuch}');
 SELECT shardlet.create_map('bad', 'hash', '{}');
 SELECT shardlet.create_map('bad', 'hash', NULL);

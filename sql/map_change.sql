@@ -53,6 +53,18 @@ ROLLBACK;
 SELECT shard, version, map_version FROM shardlet.locate('m', 5);
 SELECT map, version FROM shardlet.maps ORDER BY map;
 
+-- A shard that was changed and changed back is what it was, for maps that the
+-- session had read before as well.
+SELECT shardlet.route('m', 5);
+SELECT shardlet.create_map('other', shards => '{s1}', shardlets => 1);
+BEGIN;
+ALTER SERVER s1 RENAME TO sx;
+SELECT shardlet.alter_shard('sx', state => 'offline');
+SELECT shard, state FROM shardlet.locate('other', 5);
+ROLLBACK;
+SELECT shardlet.route('m', 5), shardlet.route('other', 5);
+SELECT shardlet.drop_map('other');
+
 -- ROLLBACK after each kind of change: the router is as before.
 CREATE VIEW everything AS
 SELECT to_jsonb(s) AS row FROM shardlet.shardlets s UNION ALL SELECT to_jsonb(m) FROM shardlet.maps m

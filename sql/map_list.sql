@@ -56,6 +56,40 @@ SELECT sum(total_bytes) < 8000000 AS bounded FROM pg_backend_memory_contexts WHE
 SELECT count(*) FROM shardlet.route_many('many', (SELECT array_agg('key ' || g) FROM generate_series(199000, 200000) g));
 SELECT shardlet.route('many', 'key 200001');
 
+-- Long keys, compressed or not, are found again, and once only.
+CREATE EXTENSION amcheck;
+SELECT shardlet.create_map('long', 'list', '{text}');
+CREATE FUNCTION long(n int) RETURNS text LANGUAGE sql AS $$SELECT string_agg(md5(g::text), '') FROM generate_series(1, n) g$$;
+SELECT shardlet.assign_key('long', 's1', long(100)) > 0 AS plain, shardlet.assign_key('long', 's2', repeat('x', 20000)) > 0 AS even,
+	shardlet.assign_keys('long', 's3', ARRAY[long(1000), long(10)]);
+SELECT shardlet.route('long', long(100)), shardlet.route('long', repeat('x', 20000)), shardlet.route('long', long(1000)), shardlet.route('long', long(10));
+\set VERBOSITY sqlstate
+SELECT shardlet.assign_key('long', 's1', long(100));
+SELECT shardlet.route('long', long(101));
+\set VERBOSITY default
+SELECT bt_index_check(i, true) FROM unnest(ARRAY['shardlet.catalog_shardlet_token', 'shardlet.catalog_shardlet_pkey',
+	'shardlet.catalog_shardlet_shard']::regclass[]) i;
+-- A key that was read from a table does not hang on the row that it came from.
+CREATE TABLE keys (k text);
+ALTER TABLE keys ALTER k SET STORAGE EXTERNAL;
+SELECT shardlet.assign_default('long', 's4') > 0 AS rest;
+INSERT INTO keys VALUES (repeat('y', 5000));
+SELECT shardlet.route('long', k) FROM keys;
+DELETE FROM keys;
+VACUUM keys;
+SELECT shardlet.route('long', repeat('y', 5000));
+DROP TABLE keys;
+DROP FUNCTION long;
+DROP EXTENSION amcheck;
+
+-- A table's rows as keys, with a column dropped.
+CREATE TABLE pairs (a text, gone int, b date);
+ALTER TABLE pairs DROP gone;
+INSERT INTO pairs VALUES ('FR', '2026-05-01');
+SELECT shardlet.assign_keys('c', 's3', array_agg(p)) FROM pairs p;
+SELECT shardlet.route('c', 'FR', '2026-05-01');
+DROP TABLE pairs;
+
 -- Wrong input.
 SELECT shardlet.assign_key('l', 's1', 'DE');
 SELECT shardlet.assign_keys('l', 's1', ARRAY['X', 'Y', 'X']);

@@ -98,6 +98,18 @@ SELECT shardlet.reassign(0, 's4');
 SELECT shardlet.reassign(1, 'nonesuch');
 SELECT shardlet.reassign(1, NULL);
 
+-- Names that are no maps leave nothing behind in the session.
+DO $$
+BEGIN
+	FOR i IN 1 .. 2000 LOOP
+		BEGIN
+			PERFORM shardlet.route(('none' || i)::name, 1);
+		EXCEPTION WHEN undefined_object THEN NULL;
+		END;
+	END LOOP;
+END $$;
+SELECT sum(total_bytes) < 300000 AS small FROM pg_backend_memory_contexts WHERE name LIKE 'shardlet%';
+
 -- Parallel workers can route, and so can a read-only transaction.
 CREATE TABLE numbers AS SELECT g FROM generate_series(1, 10000) g;
 ANALYZE numbers;

@@ -37,7 +37,26 @@ SET search_path = trick, pg_catalog;
 SELECT shardlet.route('two', 'A', 2);
 RESET search_path;
 
+-- What applications write.
+SELECT shardlet.create_map('ways' || row_number() OVER (), 'list', via => v) FROM unnest(ARRAY[
+	'coalesce($1, 0) % 4', 'CASE WHEN $1 IN (1, 2, 3) THEN 0 ELSE 1 END', 'greatest($1, 5)', 'nullif($1, 0)',
+	'($1 / 1000)::int', 'abs(hashint8($1)) % 16', '$1 >> 4', 'mod($1, 7)', 'width_bucket($1, 0, 1000, 10)']) v;
+-- A literal is the same value in every session.
+SELECT shardlet.create_map('when', 'list', '{timestamptz}', via => $$$1 >= '2026-01-01'::timestamptz$$);
+SELECT via FROM shardlet.maps WHERE map = 'when';
+SELECT shardlet.assign_key('when', 's1', false) > 0 AS ok, shardlet.assign_key('when', 's2', true) > 0 AS ok;
+SELECT shardlet.route('when', '2026-01-01 03:00+00');
+\c
+SET timezone = 'America/New_York';
+SELECT shardlet.route('when', '2026-01-01 03:00+00');
+RESET timezone;
+SELECT shardlet.create_map('moment', 'list', '{timestamp}', via => $$$1 < 'now'::timestamp$$);
+SELECT via LIKE '%now%' AS floats FROM shardlet.maps WHERE map = 'moment';
+
 -- Wrong input.
+SELECT shardlet.create_map('bad', 'list', '{bytea}', via => 'length($1::text)');
+SELECT shardlet.create_map('bad', 'list', '{float8}', via => '$1::text');
+SELECT shardlet.create_map('bad', 'list', via => $$$1 + 'pg_class'::regclass::int$$);
 SELECT shardlet.create_map('bad', 'list', via => '$1 +');
 SELECT shardlet.create_map('bad', 'list', via => '$2 % 4');
 SELECT shardlet.create_map('bad', 'list', via => 'nonesuch($1)');

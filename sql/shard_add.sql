@@ -101,6 +101,50 @@ CREATE DATABASE contrib_regression_s5;
 SELECT shardlet.add_shard('s5');
 DROP DATABASE contrib_regression_s5;
 
+-- Not one that has something in it.
+SELECT shardlet.add_shard('s6');
+SELECT shardlet.drop_shard('s6');
+\c contrib_regression_s6
+CREATE TABLE precious ();
+\c :router
+\set VERBOSITY terse
+SELECT shardlet.add_shard('s6');
+
+-- Operators that somebody made are not called with the rights of who adds.
+CREATE FUNCTION trap(text[], text[]) RETURNS bool LANGUAGE plpgsql AS $$BEGIN RAISE 'trapped'; END$$;
+CREATE OPERATOR @> (FUNCTION = trap, LEFTARG = text[], RIGHTARG = text[]);
+CREATE FUNCTION trap(jsonb, text) RETURNS text LANGUAGE plpgsql AS $$BEGIN RAISE 'trapped'; END$$;
+CREATE OPERATOR ->> (FUNCTION = trap, LEFTARG = jsonb, RIGHTARG = text);
+SET search_path = public, pg_catalog;
+SELECT shardlet.add_shard('s6');
+SELECT shardlet.add_shard('s7');
+SELECT shardlet.drop_shard('s7');
+\set VERBOSITY default
+RESET search_path;
+DROP FUNCTION trap(text[], text[]) CASCADE;
+DROP FUNCTION trap(jsonb, text) CASCADE;
+DROP DATABASE contrib_regression_s6;
+DROP DATABASE contrib_regression_s7;
+
+-- A twin is found even if the session hides the identity, or it was lost.
+SELECT shardlet.add_shard('twin', replace(:'server', 'port', 'options=''-c shardlet.identity='' port') || ' dbname=contrib_regression_s1');
+ALTER DATABASE contrib_regression_s1 RESET shardlet.identity;
+SELECT shardlet.add_shard('twin', :'server' || ' dbname=contrib_regression_s1');
+SELECT identity FROM shardlet.shards WHERE shard = 's1' \gset
+ALTER DATABASE contrib_regression_s1 SET shardlet.identity = :'identity';
+
+-- Servers of other wrappers are none of our business, whatever their options.
+CREATE FOREIGN DATA WRAPPER another;
+CREATE SERVER another FOREIGN DATA WRAPPER another OPTIONS (id '5');
+ALTER SERVER another RENAME TO still_another;
+ALTER SERVER still_another OPTIONS (SET id '1');
+DROP FOREIGN DATA WRAPPER another CASCADE;
+
+-- Empty takes away.
+SELECT shardlet.alter_shard('s4', client_address => '', region => '');
+SELECT client_address IS NULL AS gone FROM shardlet.shards WHERE shard = 's4';
+SELECT shardlet.alter_shard('s4', client_address => 'db4.example.com:6432');
+
 -- Other encodings and collations.
 CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C';
 SELECT shardlet.add_shard('latin', :'server' || ' dbname=latin');

@@ -2,6 +2,7 @@
 CREATE ROLE plain LOGIN;
 CREATE ROLE admin LOGIN;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA shardlet TO admin;
+GRANT USAGE ON FOREIGN DATA WRAPPER shardlet TO admin;
 SELECT shardlet.create_map('m', shardlets => 4);
 
 -- Anyone may route and look.
@@ -29,6 +30,18 @@ SELECT * FROM shardlet.health();
 SELECT * FROM shardlet.catalog_map;
 UPDATE shardlet.catalog_shardlet SET shard_id = 1;
 \set VERBOSITY default
+
+-- A shard is made by add_shard, not by an option.
+SET ROLE admin;
+CREATE SERVER fake FOREIGN DATA WRAPPER shardlet OPTIONS (id '77');
+RESET ROLE;
+SET ROLE plain;
+SELECT shardlet.add_shard('x', 'host=localhost dbname=x');
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION shardlet.add_shard TO plain;
+SET ROLE plain;
+SELECT shardlet.add_shard('x', 'host=localhost dbname=x');
+RESET ROLE;
 
 -- Who was told may change maps; shards are servers, which have owners.
 SET ROLE admin;

@@ -9,8 +9,13 @@
 #ifndef SL_COMPAT_H
 #define SL_COMPAT_H
 
+#include "catalog/pg_foreign_data_wrapper.h"
 #include "catalog/pg_foreign_server.h"
+#include "catalog/pg_proc.h"
+#include "libpq-fe.h"
+#include "storage/latch.h"
 #include "utils/acl.h"
+#include "utils/memutils.h"
 
 #if PG_VERSION_NUM < 150000
 #error "shardlet needs PostgreSQL 15 or later"
@@ -23,6 +28,46 @@
 #else
 #define sl_server_ownercheck(serverid, roleid) \
 	object_ownercheck(ForeignServerRelationId, serverid, roleid)
+#endif
+
+#if PG_VERSION_NUM < 160000
+#define sl_wrapper_aclcheck(wrapper, roleid) \
+	pg_foreign_data_wrapper_aclcheck(wrapper, roleid, ACL_USAGE)
+#define sl_function_aclcheck(function, roleid) \
+	pg_proc_aclcheck(function, roleid, ACL_EXECUTE)
+#else
+#define sl_wrapper_aclcheck(wrapper, roleid) \
+	object_aclcheck(ForeignDataWrapperRelationId, wrapper, roleid, ACL_USAGE)
+#define sl_function_aclcheck(function, roleid) \
+	object_aclcheck(ProcedureRelationId, function, roleid, ACL_EXECUTE)
+#endif
+
+/* 18 has another word for functions that do not return. */
+#ifndef pg_attribute_noreturn
+#define pg_attribute_noreturn() __attribute__((noreturn))
+#endif
+
+/* 17 ties a set of wait events to a resource owner instead of a context. */
+#if PG_VERSION_NUM < 170000
+#define sl_create_wait_event_set(count) \
+	CreateWaitEventSet(TopMemoryContext, count)
+#else
+#define sl_create_wait_event_set(count) \
+	CreateWaitEventSet(NULL, count)
+#endif
+
+/*
+ * Rows of the running statement come one by one, or with a newer libpq in
+ * bunches, which costs less.
+ */
+#ifdef LIBPQ_HAS_CHUNK_MODE
+#define SL_ROWS_AT_ONCE 64
+#define sl_stream_rows(pg) PQsetChunkedRowsMode(pg, SL_ROWS_AT_ONCE)
+#define sl_is_part_of_rows(status) \
+	((status) == PGRES_TUPLES_CHUNK || (status) == PGRES_SINGLE_TUPLE)
+#else
+#define sl_stream_rows(pg) PQsetSingleRowMode(pg)
+#define sl_is_part_of_rows(status) ((status) == PGRES_SINGLE_TUPLE)
 #endif
 
 /*

@@ -22,6 +22,7 @@
 
 #include "base/base.h"
 #include "map/map.h"
+#include "remote/remote.h"
 #include "shard/shard.h"
 
 PG_MODULE_MAGIC;
@@ -34,5 +35,6 @@ _PG_init(void)
 	sl_base_init();
 	sl_shard_init();
 	sl_map_init();
+	sl_pool_init();
 	sl_shard_hook_init();
 }

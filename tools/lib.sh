@@ -117,12 +117,15 @@ hand_over_folder() {
 
 # Prints the processes whose current folder is $1 or below: a server's is its
 # data folder, and its children's too, also when the server itself was killed.
+# Somebody's shell may be there as well; it has a terminal, which ours have not.
 processes_in() {
-	local process folder
+	local process folder stat terminal
 	for process in /proc/[0-9]*; do
-		folder=$(readlink "$process/cwd") || continue
-		case $folder in
-			"$1" | "$1"/* | "$1 (deleted)") say "${process#/proc/}" ;;
+		folder=$(readlink "$process/cwd") && read -r stat <"$process/stat" || continue
+		# After the name: state, parent, group, session, terminal.
+		read -r _ _ _ _ terminal _ <<<"${stat##*) }"
+		case $terminal:$folder in
+			0:"$1" | 0:"$1"/* | 0:"$1 (deleted)") say "${process#/proc/}" ;;
 		esac
 	done 2>/dev/null
 }

@@ -1,3 +1,13 @@
+-- A schema that somebody else made before could be changed by its owner later.
+DO $$
+BEGIN
+	IF (SELECT n.nspowner::pg_catalog.regrole <> current_user::pg_catalog.regrole
+		FROM pg_catalog.pg_namespace n WHERE n.nspname = 'shardlet') THEN
+		RAISE EXCEPTION 'schema "shardlet" belongs to another user'
+			USING ERRCODE = 'duplicate_schema', HINT = 'Drop or rename that schema.';
+	END IF;
+END $$;
+
 -- The foreign data wrapper: a shard is a SERVER of it.
 
 CREATE FUNCTION shardlet.wrapper_handler()

@@ -17,10 +17,13 @@
 
 /* guc.c */
 extern int	sl_connect_timeout;
+extern int	sl_shard_timeout;
+extern int	sl_max_parallel_shards;
 
 extern void sl_base_init(void);
 extern void sl_guc_init(void);
 extern bool sl_preloaded(void);
+extern void sl_guc_set_plain(void);
 
 /* catalog.c: our own tables, indexes and sequences, by number */
 typedef enum SlCatalog

@@ -10,12 +10,16 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
+
 #include "miscadmin.h"
 #include "utils/guc.h"
 
 #include "base/base.h"
 
 int			sl_connect_timeout;
+int			sl_shard_timeout;
+int			sl_max_parallel_shards;
 
 static char *shard_identity;
 static char *shard_made_for;
@@ -46,6 +50,16 @@ static const IntSetting int_settings[] = {
 		"shardlet.connect_timeout",
 		"Longest time to wait for a connection to a shard.",
 		&sl_connect_timeout, 5000, 10, 3600 * 1000, PGC_USERSET, GUC_UNIT_MS
+	},
+	{
+		"shardlet.max_parallel_shards",
+		"Largest number of shards that one statement works on at a time.",
+		&sl_max_parallel_shards, 64, 1, 65536, PGC_USERSET, 0
+	},
+	{
+		"shardlet.shard_timeout",
+		"Longest time to wait for one shard's part of a statement; 0 is no limit.",
+		&sl_shard_timeout, 0, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS
 	},
 };
 
@@ -94,4 +108,24 @@ bool
 sl_preloaded(void)
 {
 	return preloaded;
+}
+
+/*
+ * Sets what makes values be read and written in one way.  The caller opened a
+ * nest level, whose end restores the settings.
+ */
+void
+sl_guc_set_plain(void)
+{
+	static const char *const settings[][2] = {
+		{"datestyle", "ISO, YMD"},
+		{"intervalstyle", "postgres"},
+		{"timezone", "UTC"},
+		{"extra_float_digits", "3"},
+		{"bytea_output", "hex"},
+	};
+
+	for (int i = 0; i < (int) lengthof(settings); i++)
+		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }

@@ -8,11 +8,12 @@
  * mapping, which only its owner can read; everyone can read a server's
  * options, so a password there is refused.
  *
- * Nothing in this file repeats a value in a message: a connection string that
- * cannot be parsed may hold a password at any place.
+ * Nothing in this file repeats an address in a message: one that cannot be
+ * parsed may hold a password at any place.
  */
 #include "postgres.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "access/reloptions.h"
@@ -318,7 +319,7 @@ sl_option_validate(List *options, Oid catalog)
 			check_mapping_extra(option->defname);
 		own = catalog == ForeignServerRelationId ?
 			find_own_option(option->defname) : NULL;
-		if (own != NULL && own->check != NULL)
+		if (own != NULL && own->check != NULL && option->defaction != DEFELEM_DROP)
 			own->check(option->defname, defGetString(option));
 	}
 }
@@ -358,7 +359,8 @@ check_weight(const char *keyword, const char *value)
 {
 	double		weight;
 
-	if (!parse_real(value, &weight, 0, NULL) || !isfinite(weight) || weight < 0)
+	if (!parse_real(value, &weight, 0, NULL) || !isfinite(weight) || weight < 0 ||
+		weight > FLT_MAX)
 		refuse_value(keyword, value, "It is a number of at least zero.");
 }
 
@@ -481,8 +483,10 @@ parse_host_port(const char *address, char **host, char **port)
 	if (**host == '\0' || (colon == NULL && *end != '\0') ||
 		(colon != NULL && (colon[1] == '\0' ||
 						   strspn(colon + 1, "0123456789") != strlen(colon + 1))))
-		refuse_value("client_address", address,
-					 "Write it as \"host\", \"host:port\" or \"host=... port=... dbname=...\".");
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for option \"client_address\""),
+				errhint("Write it as \"host\", \"host:port\" or \"host=... port=... dbname=...\"."));
 }
 
 /*

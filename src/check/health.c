@@ -45,22 +45,22 @@ static void
 try_shard(const SlShard *shard, Health *health)
 {
 	SlTarget	target = sl_remote_target(shard);
-	char	   *failure = NULL;
+	SlFailure  *failure;
 	SlConn	   *conn = sl_remote_try_open(&target, &failure);
 	instr_time	start;
 	PGresult   *result;
 
 	if (conn == NULL)
 	{
-		health->message = failure;
+		health->message = failure->lost && failure->detail ? failure->detail : failure->message;
 		return;
 	}
 	INSTR_TIME_SET_CURRENT(start);
-	result = sl_remote_exec(conn, "SELECT pg_catalog.current_setting('server_version')", 0, NULL);
+	result = sl_remote_ask(conn, "SELECT pg_catalog.current_setting('server_version')", 0, NULL);
 	health->latency_ms = elapsed_ms(start);
 	health->version = pstrdup(sl_remote_value(result, 0, 0));
 	health->ok = true;
-	sl_remote_close(conn);
+	sl_conn_close(conn);
 }
 
 /* The same, with an error (a wrong database, no password) as a message. */

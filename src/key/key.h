@@ -42,6 +42,7 @@ typedef enum SlKeyUse
 	SL_KEY_ORDERED				/* needs order */
 } SlKeyUse;
 
+extern bool sl_key_names_local_object(Oid type);
 extern void sl_key_check_type(Oid type, SlKeyUse use);
 extern void sl_key_type_init(SlKeyType *key_type, Oid type, MemoryContext context);
 extern void sl_key_check_collation(Oid collation);
@@ -94,7 +95,8 @@ typedef struct SlVia
 	ExprState  *state;
 } SlVia;
 
-extern Oid	sl_via_check(const char *source, const Oid *types, int count);
+extern char *sl_via_check(const char *source, const Oid *types, int count,
+						  Oid *value_type);
 extern SlVia *sl_via_init(const char *source, const Oid *types, int count,
 						  MemoryContext context);
 extern Datum sl_via_apply(SlVia *via, int count, const Datum *values);

@@ -29,12 +29,42 @@ refuse_type(Oid type, const char *reason)
 			errhint("Use a stored generated column of a built-in type, such as text or bigint, as the key."));
 }
 
+/* Values of these are OIDs, which differ from database to database. */
+bool
+sl_key_names_local_object(Oid type)
+{
+	Oid			element = get_element_type(type);
+
+	switch (OidIsValid(element) ? element : type)
+	{
+		case REGCLASSOID:
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGTYPEOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+		case REGROLEOID:
+		case REGNAMESPACEOID:
+		case REGCOLLATIONOID:
+		case ACLITEMOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
 /* Fails unless the type may be a key that is used in that way. */
 void
 sl_key_check_type(Oid type, SlKeyUse use)
 {
 	TypeCacheEntry *entry;
 
+	if (!OidIsValid(type))
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("type of a key does not exist"));
 	switch (get_typtype(type))
 	{
 		case TYPTYPE_BASE:
@@ -52,6 +82,11 @@ sl_key_check_type(Oid type, SlKeyUse use)
 	}
 	if (type >= FirstNormalObjectId)
 		refuse_type(type, "It is not built into PostgreSQL.");
+
+	if (sl_key_names_local_object(type))
+		refuse_type(type, "Its values name objects of one database.");
+	if (use == SL_KEY_ORDERED && type == JSONBOID)
+		refuse_type(type, "Its order depends on the locale.");
 
 	entry = lookup_type_cache(type, TYPECACHE_HASH_EXTENDED_PROC |
 							  TYPECACHE_EQ_OPR | TYPECACHE_CMP_PROC);

@@ -79,7 +79,9 @@ sl_key_token_sql(const Oid *types, int count, char **expressions)
 					 function ? "" : "ROW(");
 	for (int i = 0; i < count; i++)
 		appendStringInfo(&sql, "%s%s::%s", i > 0 ? ", " : "", expressions[i],
-						 format_type_be_qualified(types[i]));
+						 format_type_extended(types[i], -1,
+											  FORMAT_TYPE_TYPEMOD_GIVEN |
+											  FORMAT_TYPE_FORCE_QUALIFY));
 	appendStringInfo(&sql, "%s, 0)", function ? "" : ")");
 	return sql.data;
 }

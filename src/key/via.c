@@ -24,6 +24,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
 
 #include "base/base.h"
 #include "key/key.h"
@@ -70,16 +71,34 @@ is_foreign_function(Oid function, void *context)
 	return function >= FirstNormalObjectId;
 }
 
-/* Finds whatever could differ from one database to the next. */
+/*
+ * The output functions of these are called immutable, and yet follow
+ * extra_float_digits and bytea_output.
+ */
+static bool
+is_written_by_setting(const CoerceViaIO *cast)
+{
+	Oid			type = exprType((Node *) cast->arg);
+
+	return type == FLOAT4OID || type == FLOAT8OID || type == BYTEAOID;
+}
+
+/* Finds whatever could differ from one database, or session, to the next. */
 static bool
 find_forbidden(Node *node, const char **reason)
 {
 	if (node == NULL)
 		return false;
+	if (IsA(node, List))
+		return expression_tree_walker(node, find_forbidden, (void *) reason);
 	if (IsA(node, SubLink) || IsA(node, Aggref) || IsA(node, WindowFunc) ||
 		IsA(node, GroupingFunc) || IsA(node, SQLValueFunction) ||
 		IsA(node, NextValueExpr) || IsA(node, CurrentOfExpr))
 		*reason = "It has a subquery, an aggregate or a value of the session.";
+	else if (IsA(node, CoerceViaIO) && is_written_by_setting((CoerceViaIO *) node))
+		*reason = "It has a cast whose result depends on a setting.";
+	else if (IsA(node, Const) && sl_key_names_local_object(((Const *) node)->consttype))
+		*reason = "It names an object of this database.";
 	else if (check_functions_in_node(node, is_foreign_function, NULL))
 		*reason = "It has a function or operator that is not built in.";
 	else if (OidIsValid(exprType(node)) && exprType(node) >= FirstNormalObjectId)
@@ -128,6 +147,8 @@ analyse(const char *source, const Oid *types, int count)
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 
+	/* A literal becomes a value here: it must not depend on the session. */
+	sl_guc_set_plain();
 	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET,
 							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	state->p_sourcetext = source;
@@ -143,9 +164,39 @@ analyse(const char *source, const Oid *types, int count)
 	return expression;
 }
 
-/* Fails unless the text is a good rule.  Returns the type of its value. */
-Oid
-sl_via_check(const char *source, const Oid *types, int count)
+/* Does it have a constant whose literal may mean another value tomorrow? */
+static bool
+has_date(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Const))
+		return TypeCategory(((Const *) node)->consttype) == TYPCATEGORY_DATETIME;
+	return expression_tree_walker(node, has_date, context);
+}
+
+/* Writes the expression back, with its constants as values. */
+static char *
+write_down(Node *expression)
+{
+	int			nest_level = NewGUCNestLevel();
+	char	   *result;
+
+	sl_guc_set_plain();
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	result = deparse_expression(expression, NIL, false, false);
+	AtEOXact_GUC(true, nest_level);
+	return result;
+}
+
+/*
+ * Fails unless the source is a good rule.  Returns the rule as it is to be
+ * kept, which is another text if it has dates ('now' is a moment, and from
+ * then on the same one), and the type of its value.
+ */
+char *
+sl_via_check(const char *source, const Oid *types, int count, Oid *value_type)
 {
 	Node	   *expression = analyse(source, types, count);
 	const char *reason = NULL;
@@ -158,7 +209,8 @@ sl_via_check(const char *source, const Oid *types, int count)
 		refuse_via("It has a function that is not immutable.");
 	if (!has_parameter(expression, NULL))
 		refuse_via("It does not depend on the key.");
-	return exprType(expression);
+	*value_type = exprType(expression);
+	return has_date(expression, NULL) ? write_down(expression) : pstrdup(source);
 }
 
 /* Prepares a rule that was checked before; it lives in the given context. */

@@ -149,6 +149,7 @@ extern const char *sl_shardlet_text(SlMap *map, int index);
 
 /* shard.c */
 extern void sl_shard_init(void);
+extern void sl_shard_refresh(void);
 extern SlShard *sl_shard_by_id(int32 id);
 extern SlShard *sl_shard_by_name(const char *name, bool missing_ok);
 extern List *sl_shard_all(void);
@@ -165,6 +166,8 @@ extern void sl_map_row_delete(int32 map_id);
 extern bool sl_shardlet_row_read(int64 id, SlShardletRow *row);
 extern void sl_shardlet_row_scan(int32 map_id, Snapshot snapshot,
 								 SlShardletVisitor visitor, void *context);
+extern void sl_shardlet_row_scan_default(int32 map_id, Snapshot snapshot,
+										 SlShardletVisitor visitor, void *context);
 extern void sl_shardlet_row_scan_token(int32 map_id, int64 token,
 									   SlShardletVisitor visitor, void *context);
 extern void sl_shardlet_row_insert(const SlShardletRow *rows, int count);
@@ -182,7 +185,6 @@ extern void sl_map_end_plain_output(int nest_level);
 extern void sl_map_init(void);
 extern SlMap *sl_map_get(const char *name);
 extern void sl_map_refresh(SlMap *map);
-extern void sl_map_reload(SlMap *map);
 extern SlMap *sl_map_get_by_id(int32 id);
 
 /* map_lookup.c */

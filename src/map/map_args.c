@@ -160,24 +160,28 @@ open_record(Datum record, Oid *types, Datum *values)
 	HeapTupleHeader header = DatumGetHeapTupleHeader(record);
 	TupleDesc	descriptor = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header),
 													HeapTupleHeaderGetTypMod(header));
-	int			count = descriptor->natts;
+	Datum	   *all_values = palloc(sizeof(Datum) * Max(descriptor->natts, 1));
+	bool	   *nulls = palloc(sizeof(bool) * Max(descriptor->natts, 1));
+	int			count = 0;
 	HeapTupleData tuple;
-	bool		nulls[SL_MAX_KEYS];
 
-	if (count > SL_MAX_KEYS)
-		ereport(ERROR,
-				errcode(ERRCODE_TOO_MANY_ARGUMENTS),
-				errmsg("a key has at most %d columns", SL_MAX_KEYS));
 	tuple.t_len = HeapTupleHeaderGetDatumLength(header);
 	ItemPointerSetInvalid(&tuple.t_self);
 	tuple.t_tableOid = InvalidOid;
 	tuple.t_data = header;
-	heap_deform_tuple(&tuple, descriptor, values, nulls);
-	for (int i = 0; i < count; i++)
+	heap_deform_tuple(&tuple, descriptor, all_values, nulls);
+	for (int i = 0; i < descriptor->natts; i++)
 	{
+		if (TupleDescAttr(descriptor, i)->attisdropped)
+			continue;
 		if (nulls[i])
 			sl_key_refuse_null();
-		types[i] = TupleDescAttr(descriptor, i)->atttypid;
+		if (count == SL_MAX_KEYS)
+			ereport(ERROR,
+					errcode(ERRCODE_TOO_MANY_ARGUMENTS),
+					errmsg("a key has at most %d columns", SL_MAX_KEYS));
+		types[count] = TupleDescAttr(descriptor, i)->atttypid;
+		values[count++] = all_values[i];
 	}
 	ReleaseTupleDesc(descriptor);
 	return count;

@@ -43,6 +43,21 @@ check_kind(const SlMap *map, SlMapKind kind, const char *function)
 				errdetail("%s works on %s maps.", function, sl_kind_name(kind)));
 }
 
+/* One of these will be chosen; shards are locked before maps. */
+static void
+lock_candidates(SlMap *map)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_map_shard_ids(map->id))
+	{
+		SlShard    *shard = sl_shard_by_id(lfirst_int(cell));
+
+		if (shard->exists)
+			sl_shard_lock(shard, AccessShareLock);
+	}
+}
+
 /* Opens the change that functions with (map, shard, ...) begin with. */
 static Change
 begin_change(FunctionCallInfo fcinfo, SlMapKind kind, const char *function)
@@ -51,6 +66,7 @@ begin_change(FunctionCallInfo fcinfo, SlMapKind kind, const char *function)
 	char	   *name;
 
 	sl_check_writable(function);
+	sl_key_check_collation(PG_GET_COLLATION());
 	name = sl_map_arg_name(fcinfo, 0, "map");
 	check_kind(sl_map_get(name), kind, function);
 	if (!PG_ARGISNULL(1))
@@ -58,6 +74,8 @@ begin_change(FunctionCallInfo fcinfo, SlMapKind kind, const char *function)
 		change.shard = sl_shard_by_name(sl_map_arg_name(fcinfo, 1, "shard"), false);
 		sl_shard_lock(change.shard, AccessShareLock);
 	}
+	else
+		lock_candidates(sl_map_get(name));
 	change.map = sl_map_open_for_change(name);
 	check_kind(change.map, kind, function);
 	change.version = sl_map_next_version(change.map);

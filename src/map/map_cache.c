@@ -61,8 +61,9 @@ sl_map_init(void)
 	CacheRegisterRelcacheCallback(mark_doubtful, (Datum) 0);
 }
 
+/* Returns the entry of a map; NULL if there is none and none shall be made. */
 static CacheEntry *
-find_entry(const char *name)
+find_entry(const char *name, bool make)
 {
 	CacheEntry *entry;
 	NameData	key;
@@ -79,8 +80,8 @@ find_entry(const char *name)
 						   HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
 	}
 	namestrcpy(&key, name);
-	entry = hash_search(maps, NameStr(key), HASH_ENTER, &found);
-	if (!found)
+	entry = hash_search(maps, NameStr(key), make ? HASH_ENTER : HASH_FIND, &found);
+	if (!found && make)
 	{
 		memset((char *) entry + NAMEDATALEN, 0, sizeof(CacheEntry) - NAMEDATALEN);
 		entry->map.name = key;
@@ -145,9 +146,6 @@ add_shardlet(const SlShardletRow *row, void *context)
 	int			index = map->shardlet_count;
 	SlShardlet *shardlet;
 
-	/* Keys of a list may be many; they are looked up one by one. */
-	if (map->kind == SL_KIND_LIST && !row->is_default)
-		return true;
 	if (index == loader->allocated)
 		enlarge(loader);
 	shardlet = &map->shardlets[index];
@@ -246,7 +244,12 @@ load_shardlets(SlMap *map, int32 id, Snapshot snapshot)
 	map->low_tokens = MemoryContextAlloc(map->context, sizeof(int64) * loader.allocated);
 	map->lows = MemoryContextAlloc(map->context, sizeof(SlBound) * loader.allocated);
 	map->highs = MemoryContextAlloc(map->context, sizeof(SlBound) * loader.allocated);
-	sl_shardlet_row_scan(id, snapshot, add_shardlet, &loader);
+
+	/* Keys of a list may be many; they are looked up one by one. */
+	if (map->kind == SL_KIND_LIST)
+		sl_shardlet_row_scan_default(id, snapshot, add_shardlet, &loader);
+	else
+		sl_shardlet_row_scan(id, snapshot, add_shardlet, &loader);
 	if (map->kind == SL_KIND_RANGE)
 		sort_ranges(map);
 }
@@ -314,31 +317,30 @@ sl_map_refresh(SlMap *map)
 {
 	CacheEntry *entry = (CacheEntry *) map;
 
-	AcceptInvalidationMessages();
+	/* This takes in pending messages too. */
+	sl_shard_refresh();
 	if (entry->checked != epoch || map->id == 0)
 		check_entry(entry);
-}
-
-/* Compares a cached map with its row, whether there was a message or not. */
-void
-sl_map_reload(SlMap *map)
-{
-	check_entry((CacheEntry *) map);
 }
 
 /* Returns the map of that name, as it is now. */
 SlMap *
 sl_map_get(const char *name)
 {
-	SlMap	   *map = &find_entry(name)->map;
+	CacheEntry *entry = find_entry(name, false);
+	SlMapRow	row;
 
-	sl_map_refresh(map);
-	if (map->id == 0)
+	/* A name that is no map's leaves nothing behind. */
+	if (entry == NULL && sl_map_row_read(name, NULL, &row))
+		entry = find_entry(name, true);
+	if (entry != NULL)
+		sl_map_refresh(&entry->map);
+	if (entry == NULL || entry->map.id == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
 				errmsg("map \"%s\" does not exist", name),
 				errhint("View shardlet.maps lists the maps."));
-	return map;
+	return &entry->map;
 }
 
 SlMap *

@@ -49,9 +49,6 @@ enum
 	SHARDLET_COLUMNS = SHARDLET_VERSION
 };
 
-/* So many rows are handed to PostgreSQL at a time. */
-#define INSERT_BATCH 1000
-
 static void
 key_int4(ScanKeyData *key, int column, int32 value)
 {
@@ -322,6 +319,19 @@ sl_shardlet_row_scan(int32 map_id, Snapshot snapshot, SlShardletVisitor visitor,
 	visit_rows(&key, 1, snapshot, visitor, context);
 }
 
+/* Shows the shardlets of a map that have no low token: a list's default. */
+void
+sl_shardlet_row_scan_default(int32 map_id, Snapshot snapshot, SlShardletVisitor visitor,
+							 void *context)
+{
+	ScanKeyData keys[2];
+
+	key_int4(&keys[0], SHARDLET_MAP_ID, map_id);
+	ScanKeyEntryInitialize(&keys[1], SK_ISNULL | SK_SEARCHNULL, SHARDLET_LOW_TOKEN,
+						   InvalidStrategy, InvalidOid, InvalidOid, InvalidOid, (Datum) 0);
+	visit_rows(keys, 2, snapshot, visitor, context);
+}
+
 /* Shows the shardlets of a map whose low token is the given one. */
 void
 sl_shardlet_row_scan_token(int32 map_id, int64 token, SlShardletVisitor visitor,
@@ -334,29 +344,23 @@ sl_shardlet_row_scan_token(int32 map_id, int64 token, SlShardletVisitor visitor,
 	visit_rows(keys, 2, NULL, visitor, context);
 }
 
-/* Inserts shardlets, many at a time. */
+/*
+ * Inserts shardlets.  One by one: PostgreSQL's routine for many at a time is
+ * for tables that never toast, and would lose a long key in the indexes.
+ */
 void
 sl_shardlet_row_insert(const SlShardletRow *rows, int count)
 {
 	Relation	relation = sl_catalog_open(SL_SHARDLET_TABLE, RowExclusiveLock);
 	CatalogIndexState indexes = CatalogOpenIndexes(relation);
-	TupleTableSlot **slots;
-	int			slot_count = Min(count, INSERT_BATCH);
 
-	slots = palloc(sizeof(TupleTableSlot *) * Max(slot_count, 1));
-	for (int i = 0; i < slot_count; i++)
-		slots[i] = MakeSingleTupleTableSlot(RelationGetDescr(relation),
-											&TTSOpsHeapTuple);
-	for (int done = 0; done < count; done += slot_count)
+	for (int i = 0; i < count; i++)
 	{
-		int			batch = Min(slot_count, count - done);
+		HeapTuple	tuple = form_shardlet(relation, &rows[i]);
 
-		for (int i = 0; i < batch; i++)
-			ExecStoreHeapTuple(form_shardlet(relation, &rows[done + i]), slots[i], true);
-		CatalogTuplesMultiInsertWithInfo(relation, slots, batch, indexes);
+		CatalogTupleInsertWithInfo(relation, tuple, indexes);
+		heap_freetuple(tuple);
 	}
-	for (int i = 0; i < slot_count; i++)
-		ExecDropSingleTupleTableSlot(slots[i]);
 	CatalogCloseIndexes(indexes);
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
@@ -499,18 +503,9 @@ sl_map_shard_delete(int32 map_id, int32 shard_id)
 int
 sl_map_begin_plain_output(void)
 {
-	static const char *const settings[][2] = {
-		{"datestyle", "ISO, YMD"},
-		{"intervalstyle", "postgres"},
-		{"timezone", "UTC"},
-		{"extra_float_digits", "3"},
-		{"bytea_output", "hex"},
-	};
 	int			nest_level = NewGUCNestLevel();
 
-	for (int i = 0; i < (int) lengthof(settings); i++)
-		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	sl_guc_set_plain();
 	return nest_level;
 }
 

@@ -59,6 +59,8 @@ read_key_types(FunctionCallInfo fcinfo, int argument, SlMapRow *row)
 static void
 read_via(FunctionCallInfo fcinfo, int argument, SlMapRow *row)
 {
+	Oid			value_type;
+
 	row->via = NULL;
 	if (PG_ARGISNULL(argument))
 		return;
@@ -67,8 +69,9 @@ read_via(FunctionCallInfo fcinfo, int argument, SlMapRow *row)
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("a %s map cannot have a \"via\" expression", sl_kind_name(row->kind)),
 				errhint("List and range maps can."));
-	row->via = text_to_cstring(PG_GETARG_TEXT_PP(argument));
-	sl_key_check_type(sl_via_check(row->via, row->key_oids, row->key_count),
+	row->via = sl_via_check(text_to_cstring(PG_GETARG_TEXT_PP(argument)),
+							row->key_oids, row->key_count, &value_type);
+	sl_key_check_type(value_type,
 					  row->kind == SL_KIND_RANGE ? SL_KEY_ORDERED : SL_KEY_HASHED);
 }
 

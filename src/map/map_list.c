@@ -19,8 +19,9 @@
 #include "base/base.h"
 #include "map/map.h"
 
-/* So many keys are kept; after that the memory of them starts anew. */
+/* So many keys, or bytes, are kept; after that the memory of them starts anew. */
 #define MEMO_SIZE 8192
+#define MEMO_BYTES (4 * 1024 * 1024)
 
 typedef struct MemoEntry
 {
@@ -116,7 +117,8 @@ get_memo(SlMap *map)
 	Memo	   *memo = map->list_memo;
 	HASHCTL		control = {0};
 
-	if (memo != NULL && hash_get_num_entries(memo->table) < MEMO_SIZE)
+	if (memo != NULL && hash_get_num_entries(memo->table) < MEMO_SIZE &&
+		MemoryContextMemAllocated(memo->context, true) < MEMO_BYTES)
 		return memo;
 	if (memo != NULL)
 		MemoryContextReset(memo->context);
@@ -157,9 +159,11 @@ remember(SlMap *map, int64 token, const Datum *values, const SlShardletRow *row)
 	Datum	   *copy = palloc(sizeof(Datum) * map->value_count);
 	MemoEntry  *entry;
 
+	/* A pointer into a TOAST table would outlive its row. */
 	for (int i = 0; i < map->value_count; i++)
-		copy[i] = datumCopy(values[i], map->value_types[i].by_value,
-							map->value_types[i].length);
+		copy[i] = map->value_types[i].length == -1 ?
+			PointerGetDatum(PG_DETOAST_DATUM_COPY(values[i])) :
+			datumCopy(values[i], map->value_types[i].by_value, map->value_types[i].length);
 	entry = hash_search(memo->table, &token, HASH_ENTER, NULL);
 	entry->values = copy;
 	entry->is_default = row == NULL;
@@ -191,15 +195,8 @@ find_and_remember(SlMap *map, int64 token, const Datum *values)
 	MemoryContext old_context = MemoryContextSwitchTo(work);
 	SlShardletRow row;
 	bool		found = sl_map_list_find(map, token, values, &row);
-	MemoEntry  *entry;
+	MemoEntry  *entry = remember(map, token, values, found ? &row : NULL);
 
-	/*
-	 * A commit becomes visible a moment before its message arrives.  Then the
-	 * map is older than what was found in it.
-	 */
-	if (found && row.version > map->version)
-		sl_map_reload(map);
-	entry = remember(map, token, values, found ? &row : NULL);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(work);
 	return entry;
@@ -207,7 +204,8 @@ find_and_remember(SlMap *map, int64 token, const Datum *values)
 
 /*
  * Returns the shardlet of a key, the default one if nothing names the key, or
- * NULL.  The map may have been read anew afterwards.
+ * NULL.  It may be newer than the map: a commit becomes visible a moment before
+ * its message arrives.
  */
 const SlShardlet *
 sl_map_list_lookup(SlMap *map, const Datum *values)

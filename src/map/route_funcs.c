@@ -260,7 +260,7 @@ shardlet_locate(PG_FUNCTION_ARGS)
 	values[LOCATE_TOKEN] = Int64GetDatum(sl_key_token(map->key_types, map->key_count, key));
 	values[LOCATE_STATE] = CStringGetTextDatum(sl_state_name(effective_state(shardlet)));
 	values[LOCATE_VERSION] = Int64GetDatum(shardlet->version);
-	values[LOCATE_MAP_VERSION] = Int64GetDatum(map->version);
+	values[LOCATE_MAP_VERSION] = Int64GetDatum(Max(map->version, shardlet->version));
 	set_text(&values[LOCATE_HOST], &nulls[LOCATE_HOST], shard->host);
 	set_text(&values[LOCATE_PORT], &nulls[LOCATE_PORT], shard->port);
 	set_text(&values[LOCATE_DBNAME], &nulls[LOCATE_DBNAME], shard->dbname);
@@ -277,6 +277,7 @@ shardlet_route_many(PG_FUNCTION_ARGS)
 	SlKeyArray	keys;
 
 	InitMaterializedSRF(fcinfo, 0);
+	sl_key_check_collation(PG_GET_COLLATION());
 	if (PG_ARGISNULL(1))
 		sl_key_refuse_null();
 	sl_map_key_array_open(&keys, map, false, PG_GETARG_ARRAYTYPE_P(1));

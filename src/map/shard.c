@@ -101,59 +101,111 @@ fill_shard(SlShard *shard, Form_pg_foreign_server server, List *options)
 	fill_address(shard, options);
 }
 
-static void
+/* A server that is a shard, as it was read. */
+typedef struct FoundShard
+{
+	int32		id;
+	FormData_pg_foreign_server server;
+	List	   *options;
+} FoundShard;
+
+static FoundShard *
 read_server(HeapTuple tuple, TupleDesc descriptor)
 {
-	Form_pg_foreign_server server = (Form_pg_foreign_server) GETSTRUCT(tuple);
+	FoundShard *found = palloc(sizeof(FoundShard));
 	bool		is_null;
 	Datum		raw = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions,
 								   descriptor, &is_null);
-	List	   *options = is_null ? NIL : untransformRelOptions(raw);
-	const char *id_text = sl_option_get(options, "id");
-	int32		id;
-	SlShard    *shard;
-	bool		found;
+	const char *id;
 
-	if (id_text == NULL)
-		return;
-	id = (int32) strtol(id_text, NULL, 10);
-	shard = hash_search(shards, &id, HASH_ENTER, &found);
-	fill_shard(shard, server, options);
+	memcpy(&found->server, GETSTRUCT(tuple), sizeof(FormData_pg_foreign_server));
+	found->options = is_null ? NIL : untransformRelOptions(raw);
+	id = sl_option_get(found->options, "id");
+	found->id = id != NULL ? (int32) strtol(id, NULL, 10) : 0;
+	return found->id != 0 ? found : NULL;
 }
 
-/* Reads all servers again.  An error half way leaves the cache stale. */
+/* Reads all servers that are shards, into the current memory context. */
+static List *
+read_servers(void)
+{
+	Oid			wrapper = get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, true);
+	Relation	relation = table_open(ForeignServerRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+	List	   *result = NIL;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		FoundShard *found;
+
+		if (((Form_pg_foreign_server) GETSTRUCT(tuple))->srvfdw != wrapper)
+			continue;
+		found = read_server(tuple, RelationGetDescr(relation));
+		if (found != NULL)
+			result = lappend(result, found);
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return result;
+}
+
+/* Returns the struct of an id, a new one if there was none. */
+static SlShard *
+enter_shard(int32 id)
+{
+	bool		found;
+	SlShard    *shard = hash_search(shards, &id, HASH_ENTER, &found);
+
+	if (!found)
+	{
+		memset(shard, 0, sizeof(SlShard));
+		shard->id = id;
+	}
+	return shard;
+}
+
+/* A shard that is gone keeps its name, for messages, and nothing else. */
+static void
+mark_all_gone(void)
+{
+	HASH_SEQ_STATUS status;
+	SlShard    *shard;
+
+	hash_seq_init(&status, shards);
+	while ((shard = hash_seq_search(&status)) != NULL)
+	{
+		shard->exists = false;
+		shard->identity = shard->region = NULL;
+		shard->host = shard->port = shard->dbname = NULL;
+	}
+}
+
+/*
+ * Reads all servers again.  Nothing of what was known changes before all of it
+ * has been read, so that an error, a cancel for instance, leaves it as it was.
+ */
 static void
 read_shards(void)
 {
-	Oid			wrapper = get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, true);
+	MemoryContext new_context;
 	MemoryContext old_context;
-	HASH_SEQ_STATUS status;
-	SlShard    *shard;
-	Relation	relation;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	List	   *found;
+	ListCell   *cell;
 
 	if (shards == NULL)
 		make_cache();
-	hash_seq_init(&status, shards);
-	while ((shard = hash_seq_search(&status)) != NULL)
-		shard->exists = false;
+	new_context = AllocSetContextCreate(CurrentMemoryContext, "shardlet shard strings",
+										ALLOCSET_SMALL_SIZES);
+	old_context = MemoryContextSwitchTo(new_context);
 
 	/* A change that comes in during the scan makes it stale again. */
 	shards_are_current = true;
-	MemoryContextReset(string_context);
-	old_context = MemoryContextSwitchTo(string_context);
 	PG_TRY();
 	{
-		relation = table_open(ForeignServerRelationId, AccessShareLock);
-		scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
-		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		{
-			if (((Form_pg_foreign_server) GETSTRUCT(tuple))->srvfdw == wrapper)
-				read_server(tuple, RelationGetDescr(relation));
-		}
-		systable_endscan(scan);
-		table_close(relation, AccessShareLock);
+		found = read_servers();
+		foreach(cell, found)
+			(void) enter_shard(((FoundShard *) lfirst(cell))->id);
 	}
 	PG_CATCH();
 	{
@@ -161,11 +213,22 @@ read_shards(void)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	mark_all_gone();
+	foreach(cell, found)
+	{
+		FoundShard *row = lfirst(cell);
+
+		fill_shard(enter_shard(row->id), &row->server, row->options);
+	}
 	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(string_context);
+	string_context = new_context;
+	MemoryContextSetParent(string_context, TopMemoryContext);
 }
 
-static void
-refresh(void)
+/* Makes sure that the shards are what is committed now. */
+void
+sl_shard_refresh(void)
 {
 	AcceptInvalidationMessages();
 	if (!shards_are_current)
@@ -179,17 +242,8 @@ refresh(void)
 SlShard *
 sl_shard_by_id(int32 id)
 {
-	SlShard    *shard;
-	bool		found;
-
-	refresh();
-	shard = hash_search(shards, &id, HASH_ENTER, &found);
-	if (!found)
-	{
-		memset((char *) shard + sizeof(int32), 0, sizeof(SlShard) - sizeof(int32));
-		shard->id = id;
-	}
-	return shard;
+	sl_shard_refresh();
+	return enter_shard(id);
 }
 
 /* Returns all shards in the order of their ids, in which they were added. */
@@ -209,7 +263,7 @@ sl_shard_all(void)
 	SlShard    *shard;
 	List	   *result = NIL;
 
-	refresh();
+	sl_shard_refresh();
 	hash_seq_init(&status, shards);
 	while ((shard = hash_seq_search(&status)) != NULL)
 	{
@@ -252,7 +306,7 @@ void
 sl_shard_lock(SlShard *shard, LOCKMODE mode)
 {
 	LockDatabaseObject(ForeignServerRelationId, shard->server, 0, mode);
-	refresh();
+	sl_shard_refresh();
 	if (!shard->exists)
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),

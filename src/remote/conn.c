@@ -1,15 +1,21 @@
 /*
  * conn.c
- *		Opens connections to shards.
+ *		Opens and closes connections to shards.
  *
- * Connecting does not block: it answers cancel and termination, and ends after
- * shardlet.connect_timeout.  A database whose identity is not the registered
- * one is refused right here, so that nothing is ever read from or written to a
- * database that took a shard's place.
+ * Connecting does not block: sl_conn_start() begins, and sl_conn_advance() does
+ * what can be done whenever the socket is ready, so that any number of shards
+ * can be connected to at a time.  It ends after shardlet.connect_timeout.  A
+ * database whose identity is not the registered one is refused right here, so
+ * that nothing is ever read from or written to a database that took a shard's
+ * place.
  *
  * As strict as postgres_fdw: only a superuser may connect with what the server
  * process itself has (trust, peer, a password file).  Anyone else needs a
  * password in a user mapping, and the shard must have asked for it.
+ *
+ * A machine that vanished does not answer, and TCP by itself notices after
+ * hours: keepalives and a time-out for unacknowledged data are on unless the
+ * server's options say otherwise.
  */
 #include "postgres.h"
 
@@ -19,21 +25,24 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
-#include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "base/base.h"
 #include "remote/remote.h"
 
-/* Keywords and values for libpq, with room for what we add. */
-typedef struct Parameters
-{
-	int			count;
-	const char **keywords;
-	const char **values;
-} Parameters;
+static const char identity_sql[] = "SELECT " SL_IDENTITY_SQL;
+
+/* What libpq is told unless the server's options say otherwise. */
+static const char *const defaults[][2] = {
+	{"keepalives", "1"},
+	{"keepalives_idle", "10"},
+	{"keepalives_interval", "5"},
+	{"keepalives_count", "3"},
+	{"tcp_user_timeout", "20000"},
+};
 
 /* Describes a registered shard for a connection of the current user. */
 SlTarget
@@ -48,16 +57,17 @@ sl_remote_target(const SlShard *shard)
 	return target;
 }
 
+/* Parameters are kept with the connection, for a second one that cancels. */
 static void
-add_parameter(Parameters *parameters, const char *keyword, const char *value)
+add_parameter(SlConn *conn, const char *keyword, const char *value)
 {
-	parameters->keywords[parameters->count] = keyword;
-	parameters->values[parameters->count] = value;
-	parameters->count++;
+	conn->keywords[conn->parameter_count] = MemoryContextStrdup(conn->context, keyword);
+	conn->values[conn->parameter_count] = MemoryContextStrdup(conn->context, value);
+	conn->parameter_count++;
 }
 
 static void
-add_options(Parameters *parameters, List *options)
+add_options(SlConn *conn, List *options)
 {
 	ListCell   *cell;
 
@@ -66,26 +76,28 @@ add_options(Parameters *parameters, List *options)
 		DefElem    *option = lfirst_node(DefElem, cell);
 
 		if (sl_option_is_libpq(option->defname))
-			add_parameter(parameters, option->defname, defGetString(option));
+			add_parameter(conn, option->defname, defGetString(option));
 	}
 }
 
 /* Later entries win in libpq, so what must hold comes last. */
-static Parameters
-make_parameters(const SlTarget *target)
+static void
+make_parameters(SlConn *conn, const SlTarget *target)
 {
-	Parameters	parameters = {0};
-	int			room = list_length(target->options) + list_length(target->credentials) + 5;
+	int			room = list_length(target->options) + list_length(target->credentials) +
+	(int) lengthof(defaults) + 4;
 
-	parameters.keywords = palloc0(sizeof(char *) * room);
-	parameters.values = palloc0(sizeof(char *) * room);
-	add_parameter(&parameters, "user", GetUserNameFromId(GetUserId(), false));
-	add_options(&parameters, target->options);
-	add_options(&parameters, target->credentials);
-	add_parameter(&parameters, "client_encoding", GetDatabaseEncodingName());
-	add_parameter(&parameters, "application_name",
+	conn->keywords = MemoryContextAllocZero(conn->context, sizeof(char *) * room);
+	conn->values = MemoryContextAllocZero(conn->context, sizeof(char *) * room);
+	conn->parameter_count = 0;
+	for (int i = 0; i < (int) lengthof(defaults); i++)
+		add_parameter(conn, defaults[i][0], defaults[i][1]);
+	add_parameter(conn, "user", GetUserNameFromId(GetUserId(), false));
+	add_options(conn, target->options);
+	add_options(conn, target->credentials);
+	add_parameter(conn, "client_encoding", GetDatabaseEncodingName());
+	add_parameter(conn, "application_name",
 				  psprintf("shardlet:%s:%d", get_database_name(MyDatabaseId), MyProcPid));
-	return parameters;
 }
 
 static bool
@@ -96,52 +108,65 @@ has_password(const SlTarget *target)
 	return password != NULL && password[0] != '\0';
 }
 
-static void
-refuse_server_credentials(const SlTarget *target, const char *detail)
+static SlFailure *
+password_failure(const char *shard, const char *detail)
 {
-	ereport(ERROR,
-			errcode(ERRCODE_S_R_E_PROHIBITED_SQL_STATEMENT_ATTEMPTED),
-			errmsg("password is required to connect to shard \"%s\"", target->shard),
-			errdetail("%s", detail),
-			errhint("Put user and password into a user mapping on server \"%s\" or \"%s\".",
-					target->shard, SL_TABLES_SERVER_NAME));
-}
+	SlFailure  *failure = palloc0(sizeof(SlFailure));
 
-static void
-close_connection(void *arg)
-{
-	sl_remote_close(arg);
+	failure->sqlstate = ERRCODE_S_R_E_PROHIBITED_SQL_STATEMENT_ATTEMPTED;
+	failure->message = psprintf("password is required to connect to shard \"%s\"", shard);
+	failure->detail = detail;
+	failure->hint = psprintf("Put user and password into a user mapping on server \"%s\" or \"%s\".",
+							 shard, SL_TABLES_SERVER_NAME);
+	return failure;
 }
 
 /* Closes a connection; closing it again does nothing. */
 void
-sl_remote_close(SlConn *conn)
+sl_conn_close(SlConn *conn)
 {
-	if (conn->pg == NULL)
-		return;
-	PQfinish(conn->pg);
+	if (conn->wait_set != NULL)
+		FreeWaitEventSet(conn->wait_set);
+	conn->wait_set = NULL;
+	if (conn->pg != NULL)
+	{
+		PQfinish(conn->pg);
+		ReleaseExternalFD();
+	}
 	conn->pg = NULL;
-	ReleaseExternalFD();
+	conn->state = SL_CONN_CLOSED;
+	conn->expected_count = 0;
+	conn->has_settings = false;
+	conn->prepared = NULL;
+	conn->notices = NIL;
+	memset(&conn->settings, 0, sizeof(SlSettings));
 }
 
-/* Starts to connect.  The connection belongs to the current memory context. */
-static SlConn *
-start_connection(const SlTarget *target)
+/*
+ * Begins to connect.  conn->context, of which everything about this connection
+ * is, was set by the caller and is empty.  Throws only what has nothing to do
+ * with the shard.
+ */
+void
+sl_conn_start(SlConn *conn, const SlTarget *target)
 {
-	Parameters	parameters = make_parameters(target);
-	SlConn	   *conn = palloc0(sizeof(SlConn));
-
-	conn->shard = pstrdup(target->shard);
-	conn->callback.func = close_connection;
-	conn->callback.arg = conn;
-	MemoryContextRegisterResetCallback(CurrentMemoryContext, &conn->callback);
+	conn->shard = MemoryContextStrdup(conn->context, target->shard);
+	conn->identity = target->identity ?
+		MemoryContextStrdup(conn->context, target->identity) : NULL;
+	conn->plain_path = target->plain_path;
+	conn->must_use_password = !superuser();
+	if (conn->must_use_password && !has_password(target))
+		sl_failure_raise(password_failure(target->shard,
+										  "Only a superuser may connect without a password in a user mapping."),
+						 target->shard, NULL);
+	make_parameters(conn, target);
 	if (!AcquireExternalFD())
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				errmsg("could not connect to shard \"%s\"", target->shard),
 				errdetail("There are too many open files on the router."),
 				errhint("Raise max_files_per_process or the limit of the operating system."));
-	conn->pg = PQconnectStartParams(parameters.keywords, parameters.values, 0);
+	conn->pg = PQconnectStartParams(conn->keywords, conn->values, 0);
 	if (conn->pg == NULL)
 	{
 		ReleaseExternalFD();
@@ -149,93 +174,199 @@ start_connection(const SlTarget *target)
 				errcode(ERRCODE_OUT_OF_MEMORY),
 				errmsg("out of memory"));
 	}
-	return conn;
+	sl_notice_watch(conn);
+	conn->state = SL_CONN_CONNECTING;
+	conn->wants_write = true;
+	conn->deadline = sl_wait_deadline(sl_connect_timeout);
+	conn->since = GetCurrentTimestamp();
+	conn->is_stale = false;
+	conn->generation++;
 }
 
-/* Waits until the connection stands or failed.  Returns false on time-out. */
-static bool
-finish_connection(SlConn *conn, TimestampTz deadline)
+/* What the connection waits for, as WL_SOCKET_... */
+uint32
+sl_conn_wants(const SlConn *conn)
 {
-	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
-
-	while (PQstatus(conn->pg) != CONNECTION_BAD &&
-		   status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED)
-	{
-		int			events = status == PGRES_POLLING_READING ?
-		WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE;
-
-		if (!sl_wait_socket(PQsocket(conn->pg), events, deadline))
-			return false;
-		status = PQconnectPoll(conn->pg);
-	}
-	return true;
-}
-
-static void
-check_identity(SlConn *conn, const SlTarget *target)
-{
-	PGresult   *result;
-	const char *found;
-
-	if (target->identity == NULL)
-		return;
-	result = sl_remote_exec(conn, "SELECT pg_catalog.current_setting('shardlet.identity', true)",
-							0, NULL);
-	found = sl_remote_value(result, 0, 0);
-	if (found != NULL && strcmp(found, target->identity) == 0)
-		return;
-	ereport(ERROR,
-			errcode(SL_ERR_IDENTITY),
-			errmsg("database behind shard \"%s\" is not the one that was registered",
-				   target->shard),
-			found != NULL && found[0] != '\0' ?
-			errdetail("Its identity is \"%s\", and the shard's is \"%s\".",
-					  found, target->identity) :
-			errdetail("It has no identity, and the shard's is \"%s\".", target->identity),
-			errhint("Correct the shard's address. If this is the right database, restored from a backup, run ALTER DATABASE %s SET shardlet.identity = '%s' there.",
-					quote_identifier(PQdb(conn->pg)), target->identity));
+	if (conn->state == SL_CONN_CONNECTING)
+		return conn->wants_write ? WL_SOCKET_WRITEABLE : WL_SOCKET_READABLE;
+	return WL_SOCKET_READABLE | (PQflush(conn->pg) > 0 ? WL_SOCKET_WRITEABLE : 0);
 }
 
 /*
- * Opens a connection.  If the shard cannot be reached, returns NULL and says
- * why; other failures are errors.
+ * Takes in what has arrived, and sends what waits to be sent.  If the
+ * connection turns out to be lost, closes it, says why and returns false.
  */
-SlConn *
-sl_remote_try_open(const SlTarget *target, char **failure)
+bool
+sl_conn_read(SlConn *conn, SlFailure **failure)
 {
-	bool		privileged = superuser();
-	SlConn	   *conn;
+	if (PQconsumeInput(conn->pg) && PQflush(conn->pg) >= 0 &&
+		PQstatus(conn->pg) != CONNECTION_BAD)
+		return true;
 
-	if (!privileged && !has_password(target))
-		refuse_server_credentials(target, "Only a superuser may connect without a password in a user mapping.");
-	conn = start_connection(target);
-	if (!finish_connection(conn, sl_wait_deadline(sl_connect_timeout)))
-		*failure = psprintf("No answer came within %d ms.", sl_connect_timeout);
-	else if (PQstatus(conn->pg) != CONNECTION_OK)
-		*failure = pchomp(PQerrorMessage(conn->pg));
-	else
-	{
-		if (!privileged && !PQconnectionUsedPassword(conn->pg))
-			refuse_server_credentials(target, "The shard did not ask for the password.");
-		PQsetnonblocking(conn->pg, 1);
-		check_identity(conn, target);
-		return conn;
-	}
-	sl_remote_close(conn);
+	/*
+	 * What the shard said before it hung up may still be there: it says more
+	 * than "connection lost".
+	 */
+	if (!PQisBusy(conn->pg) && conn->expected_count > 0)
+		return true;
+	*failure = sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg)));
+	sl_conn_close(conn);
+	return false;
+}
+
+/* libpq has connected: who are we talking to? */
+static SlFailure *
+begin_set_up(SlConn *conn)
+{
+	if (conn->must_use_password && !PQconnectionUsedPassword(conn->pg))
+		return password_failure(conn->shard, "The shard did not ask for the password.");
+	if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg))
+		return sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg)));
+	conn->state = SL_CONN_SETTING_UP;
+	sl_flight_query(conn, identity_sql, 0, NULL);
+	sl_flight_sync(conn);
+	sl_session_send(conn);
 	return NULL;
 }
 
-/* Opens a connection; a shard that cannot be reached is an error (SL004). */
+static SlFailure *
+wrong_identity(SlConn *conn, const char *found)
+{
+	SlFailure  *failure = palloc0(sizeof(SlFailure));
+
+	failure->sqlstate = SL_ERR_IDENTITY;
+	failure->message = psprintf("database behind shard \"%s\" is not the one that was registered",
+								conn->shard);
+	failure->detail = found != NULL && found[0] != '\0' ?
+		psprintf("Its identity is \"%s\", and the shard's is \"%s\".", found, conn->identity) :
+		psprintf("It has no identity, and the shard's is \"%s\".", conn->identity);
+	failure->hint = psprintf("Correct the shard's address. If this is the right database, restored from a backup, run ALTER DATABASE %s SET shardlet.identity = '%s' there.",
+							 quote_identifier(PQdb(conn->pg)), conn->identity);
+	return failure;
+}
+
+/* Looks at what came back of the set-up; true when all of it has. */
+static bool
+finish_set_up(SlConn *conn, SlFailure **failure)
+{
+	for (;;)
+	{
+		PGresult   *result;
+		const char *found;
+
+		switch (sl_flight_next(conn, &result, failure))
+		{
+			case SL_EVENT_ROWS:
+				found = sl_remote_value(result, 0, 0);
+				if (conn->identity != NULL &&
+					(found == NULL || strcmp(found, conn->identity) != 0))
+					*failure = wrong_identity(conn, found);
+				PQclear(result);
+				if (*failure != NULL)
+					return false;
+				break;
+			case SL_EVENT_DONE:
+				PQclear(result);
+				break;
+			case SL_EVENT_FAILED:
+			case SL_EVENT_NONE:
+				return false;
+			default:
+				conn->state = SL_CONN_OPEN;
+				return true;
+		}
+	}
+}
+
+/* PQconnectPoll() until it wants to wait. */
+static SlFailure *
+poll_libpq(SlConn *conn)
+{
+	switch (PQconnectPoll(conn->pg))
+	{
+		case PGRES_POLLING_OK:
+			return begin_set_up(conn);
+		case PGRES_POLLING_READING:
+			conn->wants_write = false;
+			return NULL;
+		case PGRES_POLLING_WRITING:
+			conn->wants_write = true;
+			return NULL;
+		default:
+			return sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg)));
+	}
+}
+
+/*
+ * Goes on with opening a connection whose socket is ready.  Returns true when
+ * it is open.  On a failure closes it and says why.
+ */
+bool
+sl_conn_advance(SlConn *conn, SlFailure **failure)
+{
+	bool		is_open = false;
+
+	*failure = NULL;
+	if (conn->state == SL_CONN_CONNECTING)
+		*failure = PQstatus(conn->pg) == CONNECTION_BAD ?
+			sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg))) :
+			poll_libpq(conn);
+	else if (sl_conn_read(conn, failure))
+		is_open = finish_set_up(conn, failure);
+	if (*failure != NULL)
+		sl_conn_close(conn);
+	return is_open;
+}
+
+/* Connections of a memory context ------------------------------------------ */
+
+static void
+close_with_context(void *arg)
+{
+	sl_conn_close(arg);
+}
+
+/*
+ * Opens a connection that belongs to the current memory context, and waits for
+ * it.  If the shard cannot be reached, or is not the right one, returns NULL
+ * and says why.
+ */
+SlConn *
+sl_remote_try_open(const SlTarget *target, SlFailure **failure)
+{
+	SlConn	   *conn = palloc0(sizeof(SlConn));
+
+	conn->context = CurrentMemoryContext;
+	conn->callback.func = close_with_context;
+	conn->callback.arg = conn;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &conn->callback);
+	sl_conn_start(conn, target);
+	*failure = NULL;
+	if (PQstatus(conn->pg) == CONNECTION_BAD && !sl_conn_advance(conn, failure))
+		return NULL;
+	do
+	{
+		if (!sl_wait_conn(conn, conn->deadline))
+		{
+			*failure = sl_failure_unreachable(conn->shard,
+											  psprintf("No answer came within %d ms.", sl_connect_timeout));
+			sl_conn_close(conn);
+			return NULL;
+		}
+		if (sl_conn_advance(conn, failure))
+			return conn;
+	} while (*failure == NULL);
+	return NULL;
+}
+
+/* The same; a shard that cannot be reached is an error. */
 SlConn *
 sl_remote_open(const SlTarget *target)
 {
-	char	   *failure = NULL;
+	SlFailure  *failure;
 	SlConn	   *conn = sl_remote_try_open(target, &failure);
 
 	if (conn == NULL)
-		ereport(ERROR,
-				errcode(SL_ERR_UNREACHABLE),
-				errmsg("could not connect to shard \"%s\"", target->shard),
-				errdetail_internal("%s", failure));
+		sl_failure_raise(failure, target->shard, NULL);
 	return conn;
 }

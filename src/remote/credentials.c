@@ -39,11 +39,23 @@ find_mapping(Oid user, Oid server, List **options)
 	return true;
 }
 
+/* A server of that name which is not ours does not count. */
+static Oid
+shared_server(void)
+{
+	ForeignServer *server = GetForeignServerByName(SL_TABLES_SERVER_NAME, true);
+
+	if (server == NULL ||
+		server->fdwid != get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, true))
+		return InvalidOid;
+	return server->serverid;
+}
+
 /* Returns the options of the mapping that counts, or NIL. */
 List *
 sl_remote_credentials(Oid user, Oid server)
 {
-	Oid			shared = get_foreign_server_oid(SL_TABLES_SERVER_NAME, true);
+	Oid			shared = shared_server();
 	List	   *options = NIL;
 
 	if (!find_mapping(user, server, &options) &&

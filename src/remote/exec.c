@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "storage/latch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -29,52 +28,74 @@ own_result(PGresult *result)
 	return result;
 }
 
-static void
-flush(SlConn *conn, const char *sql)
+/* Takes in what there is, or waits.  Returns false when it is over. */
+static bool
+take_next(SlConn *conn, PGresult **kept, TimestampTz deadline, SlFailure **first_failure)
 {
-	int			pending;
+	PGresult   *result;
+	SlFailure  *failure;
+	SlEvent		event = sl_flight_next(conn, &result, &failure);
 
-	while ((pending = PQflush(conn->pg)) > 0)
+	if (result != NULL)
 	{
-		(void) sl_wait_socket(PQsocket(conn->pg),
-							  WL_SOCKET_READABLE | WL_SOCKET_WRITEABLE, DT_NOEND);
-		if (PQconsumeInput(conn->pg) == 0)
-			sl_remote_raise(conn, NULL, sql);
+		own_result(result);
+		if (*kept == NULL || PQntuples(*kept) == 0)
+			*kept = result;
 	}
-	if (pending < 0)
-		sl_remote_raise(conn, NULL, sql);
-}
-
-static PGresult *
-next_result(SlConn *conn, const char *sql)
-{
-	while (PQisBusy(conn->pg))
-	{
-		(void) sl_wait_socket(PQsocket(conn->pg), WL_SOCKET_READABLE, DT_NOEND);
-		if (PQconsumeInput(conn->pg) == 0)
-			sl_remote_raise(conn, NULL, sql);
-	}
-	return PQgetResult(conn->pg);
+	if (event == SL_EVENT_FAILED && *first_failure == NULL)
+		*first_failure = failure;
+	if (event == SL_EVENT_IDLE || conn->state == SL_CONN_CLOSED)
+		return false;
+	if (event != SL_EVENT_NONE)
+		return true;
+	if (sl_wait_conn(conn, deadline))
+		return sl_conn_read(conn, first_failure);
+	*first_failure = sl_failure_unreachable(conn->shard, "No answer came in time.");
+	sl_conn_close(conn);
+	return false;
 }
 
 /*
- * Runs a statement with parameters in text form.  A failure is an error, with
- * the shard's own SQLSTATE.  The result belongs to the current memory context.
+ * Runs a statement with parameters in text form, and waits until the deadline.
+ * Returns its first row, or its last result if it has none; it belongs to the
+ * current memory context.  On a failure returns NULL and says why.
  */
+PGresult *
+sl_remote_try(SlConn *conn, const char *sql, int param_count, const char *const *params,
+			  TimestampTz deadline, SlFailure **failure)
+{
+	PGresult   *kept = NULL;
+
+	*failure = NULL;
+	sl_flight_query(conn, sql, param_count, params);
+	sl_flight_sync(conn);
+	while (take_next(conn, &kept, deadline, failure))
+		;
+	return *failure == NULL ? kept : NULL;
+}
+
+/* The same without a deadline; a failure is an error. */
 PGresult *
 sl_remote_exec(SlConn *conn, const char *sql, int param_count, const char *const *params)
 {
-	PGresult   *result = NULL;
-	PGresult   *next;
+	SlFailure  *failure;
+	PGresult   *result = sl_remote_try(conn, sql, param_count, params, DT_NOEND, &failure);
 
-	if (!PQsendQueryParams(conn->pg, sql, param_count, NULL, params, NULL, NULL, 0))
-		sl_remote_raise(conn, NULL, sql);
-	flush(conn, sql);
-	while ((next = next_result(conn, sql)) != NULL)
-		result = own_result(next);
-	if (result == NULL || (PQresultStatus(result) != PGRES_TUPLES_OK &&
-						   PQresultStatus(result) != PGRES_COMMAND_OK))
-		sl_remote_raise(conn, result, sql);
+	if (failure != NULL)
+		sl_failure_raise(failure, conn->shard, sql);
+	return result;
+}
+
+/* The same for a question that is answered at once, or the shard is dead. */
+PGresult *
+sl_remote_ask(SlConn *conn, const char *sql, int param_count, const char *const *params)
+{
+	SlFailure  *failure;
+	PGresult   *result = sl_remote_try(conn, sql, param_count, params,
+									   sl_wait_deadline(sl_connect_timeout), &failure);
+
+	if (failure != NULL)
+		sl_failure_raise(failure, conn->shard, sql);
 	return result;
 }
 

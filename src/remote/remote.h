@@ -1,13 +1,24 @@
 /*
  * remote.h
  *		Talking to shards over libpq.
+ *
+ * A connection is opened, and a statement runs, without ever blocking in
+ * libpq: functions here send, or take in what has arrived, and whoever drives
+ * them waits in wait.c.  What was sent and not yet answered is a queue in the
+ * connection (flight.c); connections are always in libpq's pipeline mode, so
+ * that settings, BEGIN and the statement travel together.
  */
 #ifndef SL_REMOTE_H
 #define SL_REMOTE_H
 
 #include "datatype/timestamp.h"
+#include "lib/stringinfo.h"
 #include "libpq-fe.h"
+#include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
+#include "pgtime.h"
+#include "storage/latch.h"
+#include "utils/hsearch.h"
 
 #include "map/map.h"
 
@@ -18,39 +29,233 @@ typedef struct SlTarget
 	List	   *options;		/* of the server */
 	List	   *credentials;	/* of the user mapping */
 	const char *identity;		/* that the shard must have; NULL: any */
+	bool		plain_path;		/* search_path is pg_catalog, not the
+								 * session's */
 } SlTarget;
 
 /*
- * A connection that belongs to a memory context and is closed with it, so that
- * an error closes it too.
+ * What went wrong on a shard.  Fields that are not known are NULL.  Lives in
+ * the memory context that was current when it was made.
+ */
+typedef struct SlFailure
+{
+	int			sqlstate;
+	bool		lost;			/* the connection is gone, or never was */
+	const char *message;
+	const char *detail;
+	const char *hint;
+	const char *context;
+	const char *schema_name;
+	const char *table_name;
+	const char *column_name;
+	const char *datatype_name;
+	const char *constraint_name;
+	int			position;		/* in the statement; 0: not known */
+} SlFailure;
+
+/* The settings that change results, as PostgreSQL keeps them. */
+typedef struct SlSettings
+{
+	pg_tz	   *timezone;
+	int			date_style;
+	int			date_order;
+	int			interval_style;
+	int			float_digits;
+	char	   *search_path;	/* in the connection's context */
+} SlSettings;
+
+typedef enum SlConnState
+{
+	SL_CONN_CLOSED,
+	SL_CONN_CONNECTING,			/* libpq is at it */
+	SL_CONN_SETTING_UP,			/* identity and settings are on their way */
+	SL_CONN_OPEN
+} SlConnState;
+
+/* What is on its way to the shard, in order. */
+typedef enum SlExpect
+{
+	SL_EXPECT_PRELUDE,			/* a command whose result only must be good */
+	SL_EXPECT_PREPARE,
+	SL_EXPECT_DESCRIBE,
+	SL_EXPECT_ROWS,				/* a statement whose rows are streamed */
+	SL_EXPECT_SYNC
+} SlExpect;
+
+#define SL_MAX_EXPECTED 16
+
+/* A prepared statement of one connection, with the columns that it returns. */
+typedef struct SlPrepared
+{
+	uint64		hash;			/* of the text: the hash table's key */
+	char	   *sql;
+	char		name[32];
+	bool		is_described;
+	int			column_count;
+	Oid		   *types;
+	int		   *typmods;
+	char	  **names;
+	uint64		last_use;
+} SlPrepared;
+
+/*
+ * One connection.  Those of the pool live as long as the session; one that was
+ * opened with sl_remote_open() belongs to a memory context.
  */
 typedef struct SlConn
 {
-	PGconn	   *pg;
-	const char *shard;
+	int32		shard_id;		/* key in the pool: these two */
+	Oid			user;
+	SlConnState state;
+	PGconn	   *pg;				/* NULL if closed */
+	MemoryContext context;		/* of what belongs to this PGconn */
+	const char *shard;			/* for messages */
+	const char *identity;
+	int			parameter_count;
+	const char **keywords;		/* for a second connection that cancels */
+	const char **values;
+	TimestampTz deadline;		/* of connecting */
+	TimestampTz since;
+	uint64		generation;		/* raised whenever it is opened */
+	bool		must_use_password;
+	bool		plain_path;
+	bool		is_stale;		/* the server or user mapping has changed */
+	bool		wants_write;	/* connecting: wait until writable */
+	uint32		server_hash;	/* of the cache entries it was made from */
+	bool		has_settings;	/* "settings" are the shard's */
+	SlSettings	settings;
+	SlExpect	expected[SL_MAX_EXPECTED];
+	int			expected_head;
+	int			expected_count;
+	bool		in_result;		/* the head's results have begun */
+	HTAB	   *prepared;
+	uint64		prepare_counter;
+	void	   *owner;			/* who is streaming from it, or NULL */
+	WaitEventSet *wait_set;		/* kept for waits on this connection alone */
+	uint32		wait_events;
+	List	   *notices;		/* texts that wait to be shown */
 	MemoryContextCallback callback;
 } SlConn;
 
 /* wait.c */
+typedef struct SlWaitItem
+{
+	SlConn	   *conn;
+	uint32		events;
+	bool		ready;
+} SlWaitItem;
+
+/* A set that is kept as long as the same sockets are waited for. */
+typedef struct SlWaitCache
+{
+	WaitEventSet *set;
+	int			count;
+	int			allocated;
+	pgsocket   *sockets;
+	uint32	   *events;
+} SlWaitCache;
+
 extern TimestampTz sl_wait_deadline(int milliseconds);
-extern bool sl_wait_socket(pgsocket socket, int events, TimestampTz deadline);
+extern bool sl_wait_items(SlWaitItem *items, int count, TimestampTz deadline,
+						  SlWaitCache *cache);
+extern bool sl_wait_conn(SlConn *conn, TimestampTz deadline);
+extern void sl_wait_forget(SlWaitCache *cache);
+
+/* The shard's identity, as its database says, and not the session. */
+#define SL_IDENTITY_SQL \
+	"(SELECT pg_catalog.max(pg_catalog.substr(c, 19))" \
+	" FROM pg_catalog.pg_database d, pg_catalog.pg_db_role_setting s," \
+	" pg_catalog.unnest(s.setconfig) c" \
+	" WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()" \
+	" AND s.setdatabase OPERATOR(pg_catalog.=) d.oid" \
+	" AND s.setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid" \
+	" AND pg_catalog.starts_with(c, 'shardlet.identity='))"
 
 /* credentials.c */
 extern List *sl_remote_credentials(Oid user, Oid server);
 
 /* conn.c */
 extern SlTarget sl_remote_target(const SlShard *shard);
+extern void sl_conn_start(SlConn *conn, const SlTarget *target);
+extern bool sl_conn_advance(SlConn *conn, SlFailure **failure);
+extern bool sl_conn_read(SlConn *conn, SlFailure **failure);
+extern uint32 sl_conn_wants(const SlConn *conn);
+extern void sl_conn_close(SlConn *conn);
 extern SlConn *sl_remote_open(const SlTarget *target);
-extern SlConn *sl_remote_try_open(const SlTarget *target, char **failure);
-extern void sl_remote_close(SlConn *conn);
+extern SlConn *sl_remote_try_open(const SlTarget *target, SlFailure **failure);
+
+/* pool.c */
+extern void sl_pool_init(void);
+extern SlConn *sl_pool_get(SlShard *shard);
+extern List *sl_pool_all(void);
+extern void sl_pool_note_failure(const SlConn *conn);
+extern void sl_pool_note_success(const SlConn *conn);
+
+/* session.c */
+extern bool sl_session_is_current(const SlConn *conn);
+extern void sl_session_send(SlConn *conn);
+
+/* flight.c */
+typedef enum SlEvent
+{
+	SL_EVENT_NONE,				/* nothing yet: wait */
+	SL_EVENT_ROWS,				/* a result with rows */
+	SL_EVENT_DONE,				/* the statement is complete; its last result */
+	SL_EVENT_DESCRIBED,			/* a description has come */
+	SL_EVENT_FAILED,			/* what was sent failed; more may follow */
+	SL_EVENT_IDLE				/* everything sent was answered */
+} SlEvent;
+
+extern void sl_flight_prelude(SlConn *conn, const char *sql, int param_count,
+							  const char *const *params);
+extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,
+							const char *const *params);
+extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql);
+extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql);
+extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
+							  const char *const *params, bool binary);
+extern void sl_flight_sync(SlConn *conn);
+extern void sl_flight_forget(SlConn *conn, SlPrepared *prepared);
+extern bool sl_flight_is_empty(const SlConn *conn);
+extern SlEvent sl_flight_next(SlConn *conn, PGresult **result, SlFailure **failure);
 
 /* exec.c */
 extern PGresult *sl_remote_exec(SlConn *conn, const char *sql, int param_count,
 								const char *const *params);
+extern PGresult *sl_remote_ask(SlConn *conn, const char *sql, int param_count,
+							   const char *const *params);
+extern PGresult *sl_remote_try(SlConn *conn, const char *sql, int param_count,
+							   const char *const *params, TimestampTz deadline,
+							   SlFailure **failure);
 extern const char *sl_remote_value(const PGresult *result, int row, int column);
 extern bool sl_remote_bool(const PGresult *result, int row, int column);
 
+/* cancel.c */
+extern void sl_cancel(List *conns);
+
 /* remote_error.c */
-extern void sl_remote_raise(SlConn *conn, PGresult *result, const char *sql) pg_attribute_noreturn();
+extern SlFailure *sl_failure_make(SlConn *conn, const PGresult *result);
+extern SlFailure *sl_failure_unreachable(const char *shard, const char *detail);
+extern void sl_failure_raise(const SlFailure *failure, const char *shard,
+							 const char *sql) pg_attribute_noreturn();
+extern void sl_failure_report(int level, const SlFailure *failure, const char *shard,
+							  const char *sql);
+
+/* notice.c */
+extern void sl_notice_watch(SlConn *conn);
+extern void sl_notice_show(SlConn *conn);
+
+/* decode.c */
+typedef struct SlDecoder SlDecoder;
+
+extern bool sl_decode_is_binary(const SlPrepared *prepared);
+extern SlDecoder *sl_decoder_make(const SlPrepared *prepared, bool binary,
+								  TupleDesc wanted, const int *sources,
+								  const char *shard);
+extern TupleDesc sl_decoder_wire_descriptor(const SlDecoder *decoder);
+extern void sl_decoder_row(SlDecoder *decoder, const PGresult *result, int row,
+						   Datum *values, bool *nulls);
+extern void sl_decoder_convert(SlDecoder *decoder, const Datum *wire_values,
+							   const bool *wire_nulls, Datum *values, bool *nulls);
 
 #endif							/* SL_REMOTE_H */

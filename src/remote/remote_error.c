@@ -1,45 +1,104 @@
 /*
  * remote_error.c
- *		Passes a shard's error on.
+ *		What went wrong on a shard, kept or passed on.
+ *
+ * An error of the shard keeps its SQLSTATE, message, detail, hint and the
+ * names that drivers look at.  Whatever its severity there, it is an ERROR
+ * here: a shard that shuts down must not end the router's session.
  */
 #include "postgres.h"
+
+#include "utils/builtins.h"
 
 #include "base/base.h"
 #include "remote/remote.h"
 
 static const char *
-field(const PGresult *result, int code)
+copy_field(const PGresult *result, int code)
 {
-	return result != NULL ? PQresultErrorField(result, code) : NULL;
+	const char *value = PQresultErrorField(result, code);
+
+	return value != NULL ? pstrdup(value) : NULL;
+}
+
+/* The connection is gone, or could not be made: SL004. */
+SlFailure *
+sl_failure_unreachable(const char *shard, const char *detail)
+{
+	SlFailure  *failure = palloc0(sizeof(SlFailure));
+
+	failure->sqlstate = SL_ERR_UNREACHABLE;
+	failure->lost = true;
+	failure->message = psprintf("could not reach shard \"%s\"", shard);
+	failure->detail = pstrdup(detail);
+	return failure;
 }
 
 /*
- * Raises what went wrong on a connection.  An error of the shard keeps its
- * SQLSTATE, message, detail and hint; without one the connection was lost,
- * which is SL004.  Whatever the severity there, it is an ERROR here.
+ * Describes a failed result.  Without a SQLSTATE it comes from libpq itself,
+ * and then the connection is lost.
  */
-void
-sl_remote_raise(SlConn *conn, PGresult *result, const char *sql)
+SlFailure *
+sl_failure_make(SlConn *conn, const PGresult *result)
 {
-	const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
-	const char *message = field(result, PG_DIAG_MESSAGE_PRIMARY);
-	const char *detail = field(result, PG_DIAG_MESSAGE_DETAIL);
-	const char *hint = field(result, PG_DIAG_MESSAGE_HINT);
-	const char *context = field(result, PG_DIAG_CONTEXT);
-	int			code;
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *position;
+	SlFailure  *failure;
 
 	if (sqlstate == NULL || PQstatus(conn->pg) == CONNECTION_BAD)
-		ereport(ERROR,
-				errcode(SL_ERR_UNREACHABLE),
-				errmsg("lost connection to shard \"%s\"", conn->shard),
-				errdetail_internal("%s", pchomp(PQerrorMessage(conn->pg))),
-				errcontext("shard \"%s\": %s", conn->shard, sql));
-	code = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2], sqlstate[3], sqlstate[4]);
-	ereport(ERROR,
-			errcode(code),
-			errmsg_internal("%s", message ? message : "shard gave no message"),
-			detail ? errdetail_internal("%s", detail) : 0,
-			hint ? errhint("%s", hint) : 0,
-			context ? errcontext("%s", context) : 0,
-			errcontext("shard \"%s\": %s", conn->shard, sql));
+	{
+		const char *message = PQresultErrorMessage(result);
+
+		return sl_failure_unreachable(conn->shard,
+									  pchomp(message && message[0] ? message :
+											 PQerrorMessage(conn->pg)));
+	}
+	failure = palloc0(sizeof(SlFailure));
+	failure->sqlstate = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2],
+									  sqlstate[3], sqlstate[4]);
+	failure->message = copy_field(result, PG_DIAG_MESSAGE_PRIMARY);
+	failure->detail = copy_field(result, PG_DIAG_MESSAGE_DETAIL);
+	failure->hint = copy_field(result, PG_DIAG_MESSAGE_HINT);
+	failure->context = copy_field(result, PG_DIAG_CONTEXT);
+	failure->schema_name = copy_field(result, PG_DIAG_SCHEMA_NAME);
+	failure->table_name = copy_field(result, PG_DIAG_TABLE_NAME);
+	failure->column_name = copy_field(result, PG_DIAG_COLUMN_NAME);
+	failure->datatype_name = copy_field(result, PG_DIAG_DATATYPE_NAME);
+	failure->constraint_name = copy_field(result, PG_DIAG_CONSTRAINT_NAME);
+	position = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
+	failure->position = position != NULL ? atoi(position) : 0;
+	return failure;
+}
+
+static int
+set_name(int field, const char *value)
+{
+	return value != NULL ? err_generic_string(field, value) : 0;
+}
+
+/* Reports a failure at the given level; as an error it does not return. */
+void
+sl_failure_report(int level, const SlFailure *failure, const char *shard, const char *sql)
+{
+	ereport(level,
+			errcode(failure->sqlstate),
+			errmsg_internal("%s", failure->message ? failure->message : "shard gave no message"),
+			failure->detail ? errdetail_internal("%s", failure->detail) : 0,
+			failure->hint ? errhint("%s", failure->hint) : 0,
+			failure->context ? errcontext("%s", failure->context) : 0,
+			set_name(PG_DIAG_SCHEMA_NAME, failure->schema_name),
+			set_name(PG_DIAG_TABLE_NAME, failure->table_name),
+			set_name(PG_DIAG_COLUMN_NAME, failure->column_name),
+			set_name(PG_DIAG_DATATYPE_NAME, failure->datatype_name),
+			set_name(PG_DIAG_CONSTRAINT_NAME, failure->constraint_name),
+			failure->position > 0 && sql != NULL ? internalerrposition(failure->position) : 0,
+			failure->position > 0 && sql != NULL ? internalerrquery(sql) : 0,
+			sql != NULL ? errcontext("shard \"%s\": %s", shard, sql) : 0);
+}
+
+void
+sl_failure_raise(const SlFailure *failure, const char *shard, const char *sql)
+{
+	sl_failure_report(ERROR, failure, shard, sql);
+	pg_unreachable();
 }

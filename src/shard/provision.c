@@ -33,7 +33,7 @@ static const char probe_sql[] =
 " pg_catalog.concat_ws(' ', d.datcollate, d.datctype,"
 "  coalesce(pg_catalog.to_jsonb(d) ->> 'datlocale', pg_catalog.to_jsonb(d) ->> 'daticulocale')),"
 " pg_catalog.current_setting('max_prepared_transactions')::int > 0,"
-" nullif(pg_catalog.current_setting('shardlet.identity', true), ''),"
+" " SL_IDENTITY_SQL ","
 " (SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname = 'shardlet'),"
 " EXISTS (SELECT FROM pg_catalog.pg_available_extensions a WHERE a.name = 'shardlet'),"
 " pg_catalog.pg_has_role(d.datdba, 'MEMBER')"
@@ -59,7 +59,7 @@ enum
 static Probe
 probe_shard(SlConn *conn)
 {
-	PGresult   *result = sl_remote_exec(conn, probe_sql, 0, NULL);
+	PGresult   *result = sl_remote_ask(conn, probe_sql, 0, NULL);
 	Probe		probe;
 
 	probe.encoding = sl_remote_value(result, 0, PROBE_ENCODING);
@@ -78,7 +78,11 @@ probe_router(void)
 {
 	Probe		probe = {0};
 	MemoryContext caller = CurrentMemoryContext;
+	int			nest_level = NewGUCNestLevel();
 
+	/* Nobody's operators but PostgreSQL's own. */
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 	SPI_connect();
 	if (SPI_execute(probe_sql, true, 1) != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "could not read the properties of the database");
@@ -89,6 +93,7 @@ probe_router(void)
 										  SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc,
 													   PROBE_EXTENSION + 1));
 	SPI_finish();
+	AtEOXact_GUC(true, nest_level);
 	return probe;
 }
 
@@ -173,14 +178,11 @@ new_identity(void)
 	return digits.data;
 }
 
-/* A name or string as it stands in a statement for the shard. */
-static void
-set_database_option(SlConn *conn, const char *database, const char *option,
-					const char *value)
+static char *
+database_option_sql(const char *database, const char *option, const char *value)
 {
-	sl_remote_exec(conn, psprintf("ALTER DATABASE %s SET %s = %s",
-								  quote_identifier(database), option,
-								  quote_literal_cstr(value)), 0, NULL);
+	return psprintf("ALTER DATABASE %s SET %s = %s", quote_identifier(database), option,
+					quote_literal_cstr(value));
 }
 
 /* Tells whether another registered shard has this identity. */
@@ -199,6 +201,26 @@ is_taken(const char *identity)
 	return false;
 }
 
+/* Stores an identity.  Returns why that is not possible, or NULL. */
+static const char *
+store_identity(SlConn *conn, const Probe *probe, const char *identity, bool install)
+{
+	SlFailure  *failure;
+
+	if (!probe->is_ours)
+		return psprintf("User \"%s\" does not own database \"%s\".",
+						PQuser(conn->pg), PQdb(conn->pg));
+
+	/* The library knows the setting, and then an owner may set it. */
+	if (install)
+		sl_remote_exec(conn, "SELECT shardlet.token(0)", 0, NULL);
+	(void) sl_remote_try(conn, database_option_sql(PQdb(conn->pg), "shardlet.identity", identity),
+						 0, NULL, DT_NOEND, &failure);
+	if (failure != NULL && failure->lost)
+		sl_failure_raise(failure, conn->shard, NULL);
+	return failure != NULL ? failure->message : NULL;
+}
+
 /*
  * Returns the shard's identity, NULL if none can be stored.  One that is there
  * is kept, unless it came with a copy of another shard: then this database
@@ -208,23 +230,21 @@ static char *
 ensure_identity(SlConn *conn, const Probe *probe, bool install)
 {
 	char	   *identity;
+	const char *trouble;
 
 	if (probe->identity != NULL && !is_taken(probe->identity))
 		return pstrdup(probe->identity);
-	if (!probe->is_ours)
-	{
-		ereport(install ? ERROR : WARNING,
-				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("identity of shard \"%s\" cannot be stored", conn->shard),
-				errdetail("User \"%s\" does not own database \"%s\".",
-						  PQuser(conn->pg), PQdb(conn->pg)),
-				errhint(install ? "Connect as the owner of the database." :
-						"It will not be noticed if another database takes the shard's place."));
-		return NULL;
-	}
 	identity = new_identity();
-	set_database_option(conn, PQdb(conn->pg), "shardlet.identity", identity);
-	return identity;
+	trouble = store_identity(conn, probe, identity, install);
+	if (trouble == NULL)
+		return identity;
+	ereport(install ? ERROR : WARNING,
+			errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			errmsg("identity of shard \"%s\" cannot be stored", conn->shard),
+			errdetail_internal("%s", trouble),
+			install ? errhint("Connect as the owner of the database, or as a superuser.") :
+			errhint("It will not be noticed if another database takes the shard's place. A superuser can GRANT SET ON PARAMETER shardlet.identity there."));
+	return NULL;
 }
 
 /*
@@ -330,8 +350,40 @@ create_database(SlConn *conn, const char *database, const char *mark)
 	const char *params[] = {database};
 	PGresult   *statement = sl_remote_exec(conn, create_sql, 1, params);
 
+	/* A cancel between the two would leave a database that nobody knows. */
+	HOLD_INTERRUPTS();
 	sl_remote_exec(conn, sl_remote_value(statement, 0, 0), 0, NULL);
-	set_database_option(conn, database, "shardlet.made_for", mark);
+	sl_remote_exec(conn, database_option_sql(database, "shardlet.made_for", mark), 0, NULL);
+	RESUME_INTERRUPTS();
+}
+
+/* Has the database anything in it that is not ours? */
+static const char full_sql[] =
+"SELECT EXISTS (SELECT FROM pg_catalog.pg_class c"
+" WHERE c.oid >= 16384 AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')"
+"  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_class'::regclass"
+"   AND d.objid = c.oid AND d.deptype IN ('e', 'i', 'a')))";
+
+/* A database that was in use is not taken for an empty one. */
+static void
+refuse_full(const char *shard, const char *database, List *credentials)
+{
+	SlTarget	target = {0};
+	SlConn	   *conn;
+
+	target.shard = shard;
+	target.plain_path = true;
+	target.options = own_address(database);
+	target.credentials = credentials;
+	conn = sl_remote_open(&target);
+	if (sl_remote_bool(sl_remote_ask(conn, full_sql, 0, NULL), 0, 0))
+		ereport(ERROR,
+				errcode(SL_ERR_EXISTS),
+				errmsg("database \"%s\" already exists", database),
+				errdetail("It was created for shard \"%s\" before, and is not empty.", shard),
+				errhint("To make it a shard with what it has, give its address: shardlet.add_shard('%s', 'dbname=%s host=%s port=%d').",
+						shard, database, own_host(), PostPortNumber));
+	sl_conn_close(conn);
 }
 
 /*
@@ -354,6 +406,7 @@ sl_provision_local(const char *shard)
 	PGresult   *found;
 
 	target.shard = shard;
+	target.plain_path = true;
 	target.options = own_address(router);
 	target.credentials = sl_remote_credentials(GetUserId(), InvalidOid);
 	conn = sl_remote_open(&target);
@@ -361,9 +414,12 @@ sl_provision_local(const char *shard)
 	if (PQntuples(found) == 0)
 		create_database(conn, database, mark);
 	else if (sl_remote_bool(found, 0, 0))
+	{
+		refuse_full(shard, database, target.credentials);
 		ereport(NOTICE,
 				errmsg("using database \"%s\", which was created for shard \"%s\" before",
 					   database, shard));
+	}
 	else
 		ereport(ERROR,
 				errcode(SL_ERR_EXISTS),
@@ -371,6 +427,6 @@ sl_provision_local(const char *shard)
 				errdetail("It was not created for shard \"%s\" of this router.", shard),
 				errhint("To make it a shard, give its address: shardlet.add_shard('%s', 'dbname=... host=...').",
 						shard));
-	sl_remote_close(conn);
+	sl_conn_close(conn);
 	return own_address(database);
 }

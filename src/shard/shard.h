@@ -9,6 +9,7 @@
 
 /* shard_hook.c */
 extern void sl_shard_hook_init(void);
+extern bool sl_shard_is_registering;
 
 /* provision.c: work on the database that becomes a shard */
 extern List *sl_provision_local(const char *shard);

@@ -102,9 +102,12 @@ check_router(void)
 static void
 lock_wrapper(void)
 {
-	LockDatabaseObject(ForeignDataWrapperRelationId,
-					   get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, false), 0,
-					   ShareUpdateExclusiveLock);
+	Oid			wrapper = get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, false);
+	AclResult	allowed = sl_wrapper_aclcheck(wrapper, GetUserId());
+
+	if (allowed != ACLCHECK_OK)
+		aclcheck_error(allowed, OBJECT_FDW, SL_WRAPPER_NAME);
+	LockDatabaseObject(ForeignDataWrapperRelationId, wrapper, 0, ShareUpdateExclusiveLock);
 }
 
 static void
@@ -235,12 +238,13 @@ prepare_shard(const char *name, const Address *address, ForeignServer *server, b
 	char	   *identity;
 
 	target.shard = name;
+	target.plain_path = true;
 	target.options = address->options;
 	target.credentials = address->credentials ? address->credentials :
 		sl_remote_credentials(GetUserId(), server ? server->serverid : InvalidOid);
 	conn = sl_remote_open(&target);
 	identity = sl_provision_shard(conn, install);
-	sl_remote_close(conn);
+	sl_conn_close(conn);
 	return identity;
 }
 
@@ -272,14 +276,25 @@ given_options(FunctionCallInfo fcinfo)
 	return add_option(options, "client_address", optional_text(fcinfo, 4));
 }
 
+/* An id that no shard has, whatever was restored before. */
+static int32
+new_shard_id(void)
+{
+	int32		id;
+
+	do
+		id = (int32) sl_catalog_next_id(SL_SHARD_SEQUENCE);
+	while (sl_shard_by_id(id)->exists);
+	return id;
+}
+
 /* What add_shard adds to that. */
 static List *
 shard_options(List *given, ForeignServer *server, const char *identity, bool install)
 {
 	List	   *options = list_copy(given);
 
-	options = add_option(options, "id",
-						 psprintf("%lld", (long long) sl_catalog_next_id(SL_SHARD_SEQUENCE)));
+	options = add_option(options, "id", psprintf("%d", new_shard_id()));
 	options = add_option(options, "identity", identity);
 	if (server == NULL || sl_option_get(server->options, "state") == NULL)
 		options = add_option(options, "state", "online");
@@ -290,12 +305,31 @@ static void
 register_shard(const char *name, const Address *address, ForeignServer *server,
 			   List *options)
 {
-	if (get_foreign_server_oid(SL_TABLES_SERVER_NAME, true) == InvalidOid)
+	ForeignServer *shared = GetForeignServerByName(SL_TABLES_SERVER_NAME, true);
+
+	if (shared == NULL)
 		create_server(SL_TABLES_SERVER_NAME, NIL);
-	if (server != NULL)
-		alter_server(name, sl_option_changes(server->options, options));
-	else
-		create_server(name, list_concat(list_copy(address->options), options));
+	else if (shared->fdwid != get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, false))
+		ereport(ERROR,
+				errcode(SL_ERR_EXISTS),
+				errmsg("server \"%s\" belongs to another foreign data wrapper",
+					   SL_TABLES_SERVER_NAME),
+				errhint("Rename it; all sharded tables share a server of that name."));
+
+	/* The flag must not survive this, however it ends. */
+	sl_shard_is_registering = true;
+	PG_TRY();
+	{
+		if (server != NULL)
+			alter_server(name, sl_option_changes(server->options, options));
+		else
+			create_server(name, list_concat(list_copy(address->options), options));
+	}
+	PG_FINALLY();
+	{
+		sl_shard_is_registering = false;
+	}
+	PG_END_TRY();
 	set_credentials(name, address->credentials);
 }
 
@@ -312,13 +346,13 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	char	   *identity;
 	ErrorContextCallback callback = {.callback = hide_statement};
 
-	sl_check_writable("shardlet.add_shard()");
-	check_router();
-	name = sl_map_arg_name(fcinfo, 0, "shard");
 	conninfo = optional_text(fcinfo, 1);
 	callback.previous = error_context_stack;
 	if (conninfo != NULL)
 		error_context_stack = &callback;
+	sl_check_writable("shardlet.add_shard()");
+	check_router();
+	name = sl_map_arg_name(fcinfo, 0, "shard");
 
 	/* What can be wrong without a connection is found before there is one. */
 	lock_wrapper();
@@ -368,7 +402,7 @@ check_reachable(SlShard *shard, List *options, const Address *address)
 		return;
 	target.options = sl_option_merge(target.options, address->options);
 	target.credentials = sl_option_merge(target.credentials, address->credentials);
-	sl_remote_close(sl_remote_open(&target));
+	sl_conn_close(sl_remote_open(&target));
 }
 
 /* alter_shard(shard, conninfo, region, weight, state, client_address) */
@@ -383,12 +417,12 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 	ForeignServer *server;
 	ErrorContextCallback callback = {.callback = hide_statement};
 
-	sl_check_writable("shardlet.alter_shard()");
-	name = sl_map_arg_name(fcinfo, 0, "shard");
 	conninfo = optional_text(fcinfo, 1);
 	callback.previous = error_context_stack;
 	if (conninfo != NULL)
 		error_context_stack = &callback;
+	sl_check_writable("shardlet.alter_shard()");
+	name = sl_map_arg_name(fcinfo, 0, "shard");
 	shard = sl_shard_by_name(name, false);
 	if (!sl_server_ownercheck(shard->server, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_SERVER, name);

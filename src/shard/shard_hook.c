@@ -16,6 +16,7 @@
 #include "catalog/objectaccess.h"
 #include "catalog/pg_foreign_server.h"
 #include "foreign/foreign.h"
+#include "miscadmin.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -28,6 +29,9 @@
 
 static object_access_hook_type next_object_access = NULL;
 static ProcessUtility_hook_type next_utility = NULL;
+
+/* True while add_shard makes or changes a server. */
+bool		sl_shard_is_registering = false;
 
 /* True while a command runs that drops the extension itself, or may. */
 static bool dropping_extension = false;
@@ -73,18 +77,27 @@ written_shard_id(Oid server, Oid wrapper)
 
 /* Returns the id before the running command, 0 if there was none. */
 static int32
-former_shard_id(Oid server)
+former_shard_id(Oid server, Oid wrapper)
 {
 	ForeignServer *row = GetForeignServerExtended(server, FSV_MISSING_OK);
 
-	return row != NULL ? shard_id_of(row->options) : 0;
+	return row != NULL && row->fdwid == wrapper ? shard_id_of(row->options) : 0;
 }
 
+/*
+ * A new id comes from add_shard, or from a dump that a superuser restores: a
+ * server with one is a shard, and add_shard has checked it.
+ */
 static void
-refuse_taken_id(Oid server, int32 id)
+check_new_id(Oid server, int32 id)
 {
 	SlShard    *other = sl_shard_by_id(id);
 
+	if (!sl_shard_is_registering && !superuser())
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("only a superuser may set option \"id\" of a server"),
+				errhint("Leave the option out; shardlet.add_shard() sets it."));
 	if (other->exists && other->server != server)
 		ereport(ERROR,
 				errcode(SL_ERR_EXISTS),
@@ -98,13 +111,13 @@ server_created(Oid server, Oid wrapper)
 	int32		id = written_shard_id(server, wrapper);
 
 	if (id != 0)
-		refuse_taken_id(server, id);
+		check_new_id(server, id);
 }
 
 static void
 server_altered(Oid server, Oid wrapper)
 {
-	int32		former = former_shard_id(server);
+	int32		former = former_shard_id(server, wrapper);
 	int32		id = written_shard_id(server, wrapper);
 
 	if (former != 0 && id != former)
@@ -113,7 +126,7 @@ server_altered(Oid server, Oid wrapper)
 				errmsg("id of a shard cannot be changed"),
 				errdetail("Maps refer to the shard by its id, which is %d.", former));
 	if (former == 0 && id != 0)
-		refuse_taken_id(server, id);
+		check_new_id(server, id);
 	if (id != 0)
 		sl_map_touch_shard(id);
 }
@@ -146,7 +159,9 @@ watch_objects(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 
 	if (next_object_access)
 		next_object_access(access, class_id, object_id, sub_id, arg);
-	if (class_id != ForeignServerRelationId || !sl_catalog_is_installed())
+
+	/* While a router is being upgraded its maps are not there yet. */
+	if (class_id != ForeignServerRelationId || IsBinaryUpgrade || !sl_catalog_is_installed())
 		return;
 	wrapper = get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, true);
 	if (!OidIsValid(wrapper))
@@ -159,13 +174,25 @@ watch_objects(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		server_dropped(object_id, wrapper);
 }
 
-/* DROP EXTENSION takes everything along, and so may DROP SCHEMA. */
+/*
+ * DROP EXTENSION takes everything along, and so does DROP SCHEMA.  Extension
+ * and schema have the same name.
+ */
 static bool
 may_drop_extension(Node *statement)
 {
-	return IsA(statement, DropStmt) &&
-		(((DropStmt *) statement)->removeType == OBJECT_EXTENSION ||
-		 ((DropStmt *) statement)->removeType == OBJECT_SCHEMA);
+	DropStmt   *drop = (DropStmt *) statement;
+	ListCell   *cell;
+
+	if (!IsA(statement, DropStmt) ||
+		(drop->removeType != OBJECT_EXTENSION && drop->removeType != OBJECT_SCHEMA))
+		return false;
+	foreach(cell, drop->objects)
+	{
+		if (strcmp(strVal(lfirst(cell)), SL_WRAPPER_NAME) == 0)
+			return true;
+	}
+	return false;
 }
 
 static void

@@ -34,8 +34,8 @@ try_lock(SlConn *conn, int64 key)
 	char	   *digits = psprintf("%lld", (long long) key);
 	const char *params[] = {digits};
 
-	return sl_remote_bool(sl_remote_exec(conn, "SELECT pg_catalog.pg_try_advisory_lock($1)",
-										 1, params), 0, 0);
+	return sl_remote_bool(sl_remote_ask(conn, "SELECT pg_catalog.pg_try_advisory_lock($1)",
+										1, params), 0, 0);
 }
 
 /* Fails if the connection leads back to the router's own database. */
@@ -53,27 +53,38 @@ sl_twin_refuse_router(SlConn *conn)
 				errhint("Name another database, or leave the address out to have one created."));
 }
 
+/*
+ * Is it the shard's database?  A shard that cannot be reached is an error if
+ * that matters, and another database otherwise.
+ */
 static bool
-is_same_database(SlConn *conn, SlShard *shard)
+is_same_database(SlConn *conn, SlShard *shard, bool must_know)
 {
 	SlTarget	target = sl_remote_target(shard);
-	SlConn	   *other;
 	int64		key = random_key();
+	SlFailure  *failure;
+	SlConn	   *other;
 	bool		same;
 
 	/* A database that took the shard's place is not looked at closer here. */
 	target.identity = NULL;
-	other = sl_remote_open(&target);
+	target.plain_path = true;
+	other = sl_remote_try_open(&target, &failure);
+	if (other == NULL && must_know)
+		sl_failure_raise(failure, NameStr(shard->name), NULL);
+	if (other == NULL)
+		return false;
 	same = try_lock(conn, key) && !try_lock(other, key);
-	sl_remote_close(other);
+	sl_conn_close(other);
 	return same;
 }
 
 /*
  * Returns the shard that is the database behind the connection, or NULL.  One
- * and the same database has one identity, so only shards with that identity,
- * or with none on record, are tried; a shard that cannot be reached then is an
- * error, since nothing can be said.
+ * and the same database has one identity, so a database with one can only be a
+ * shard with the same, or with none on record; if such a shard cannot be
+ * reached, nothing can be said, and that is an error.  A database without one
+ * may still be a shard that lost it, in a restore for instance.
  */
 SlShard *
 sl_twin_find(SlConn *conn, const char *identity)
@@ -83,11 +94,12 @@ sl_twin_find(SlConn *conn, const char *identity)
 	foreach(cell, sl_shard_all())
 	{
 		SlShard    *shard = lfirst(cell);
+		bool		has_same = identity != NULL && shard->identity != NULL &&
+		strcmp(shard->identity, identity) == 0;
 
-		if (shard->identity != NULL &&
-			(identity == NULL || strcmp(shard->identity, identity) != 0))
+		if (identity != NULL && shard->identity != NULL && !has_same)
 			continue;
-		if (is_same_database(conn, shard))
+		if (is_same_database(conn, shard, has_same))
 			return shard;
 	}
 	return NULL;

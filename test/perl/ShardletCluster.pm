@@ -27,6 +27,7 @@ use strict;
 use warnings;
 
 use CuttingProxy;
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use POSIX ();
@@ -154,23 +155,49 @@ sub shard_sql
 	return $self->shard($name)->safe_psql('app', $query, %option);
 }
 
-# Runs SQL on the router that may fail; returns (status of psql, stdout, stderr).
-# Verbose, so that SQLSTATE, DETAIL, HINT and CONTEXT can be tested.
+# Runs SQL that may fail, on the router or on another server (node => $c->shard(1));
+# returns (status of psql, stdout, stderr).  Verbose, so that SQLSTATE, DETAIL, HINT
+# and CONTEXT can be tested.  A psql that hangs is stopped (timeout => seconds), with
+# status -1.
+#
+# Not psql of PostgreSQL::Test::Cluster: it dies of a broken pipe when the server
+# is not there to connect to.
 sub psql_err
 {
 	my ($self, $query, %option) = @_;
-	return $self->{router}->psql('app', $query,
-		extra_params => [ '-v', 'VERBOSITY=verbose' ], %option);
+	my $node = $option{node} // $self->{router};
+	my $file = "$PostgreSQL::Test::Utils::tmp_check/query_" . $node->name . '.sql';
+	my ($stdout, $stderr) = ('', '');
+
+	open my $handle, '>', $file or die "$file: $!";
+	print $handle $query;
+	close $handle;
+	my $psql = IPC::Run::start(
+		[
+			'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose',
+			'-d', $node->connstr('app'), '-f', $file
+		],
+		'<', \undef, '>', \$stdout, '2>', \$stderr,
+		my $timer = IPC::Run::timer($option{timeout} // $PostgreSQL::Test::Utils::timeout_default));
+	$psql->pump while $psql->pumpable && !$timer->is_expired;
+	if ($timer->is_expired)
+	{
+		$psql->kill_kill;
+		return (-1, $stdout, $stderr);
+	}
+	$psql->finish;
+	chomp($stdout, $stderr);
+	return ($psql->result(0), $stdout, $stderr);
 }
 
-# The SQLSTATE of the first error, '' when there was none, 'lost' when the
-# session ended without one.
+# The SQLSTATE of the first error, '' when there was none, 'lost' when the session
+# ended without one, 'timeout' when it did not end.  Options as above.
 sub sqlstate
 {
-	my ($self, $query) = @_;
-	my ($status, undef, $stderr) = $self->psql_err($query);
+	my ($self, $query, %option) = @_;
+	my ($status, undef, $stderr) = $self->psql_err($query, %option);
 	return $1 if $stderr =~ /^(?:psql:\S+ )?(?:ERROR|FATAL|PANIC):  (\w{5}): /m;
-	return $status == 0 ? '' : 'lost';
+	return { 0 => '', -1 => 'timeout' }->{$status} // 'lost';
 }
 
 # Ends a server as a crash of its machine would: every process at once, and
@@ -250,18 +277,18 @@ sub start
 }
 
 # Asks the router again and again until the answer is as expected ('t' unless
-# told); an error is an answer that is not.  Returns whether it came.
+# told); an error never is.  Returns whether it came.
 sub poll
 {
 	my ($self, $query, $expected, $timeout) = @_;
 	my $until = time + ($timeout // $PostgreSQL::Test::Utils::timeout_default);
-	my ($stdout, $stderr);
+	my ($status, $stdout, $stderr);
 
 	$expected //= 't';
 	while (1)
 	{
-		(undef, $stdout, $stderr) = $self->psql_err($query);
-		return 1 if $stdout eq $expected && $stderr !~ /^(?:psql:\S+ )?(?:ERROR|FATAL)/m;
+		($status, $stdout, $stderr) = $self->psql_err($query);
+		return 1 if $status == 0 && $stdout eq $expected;
 		last if time > $until;
 		sleep 0.1;
 	}

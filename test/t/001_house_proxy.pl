@@ -20,14 +20,22 @@ $node->safe_psql('postgres', 'CREATE TABLE t (a int)');
 my $proxy = CuttingProxy->new(host => '127.0.0.1', port => $node->port);
 my $connstr = 'host=127.0.0.1 dbname=postgres port=' . $proxy->port;
 
-# Returns (status, stdout, stderr); psql that waits in vain is stopped soon.
+# Returns (status, stdout); a psql that waits in vain is stopped soon.
 sub through
 {
-	my ($sql) = @_;
-	my $timed_out;
-	my @result = $node->psql('postgres', $sql,
-		connstr => $connstr, timeout => 1, timed_out => \$timed_out);
-	return $timed_out ? ('timed out') : @result;
+	my (@sql) = @_;
+	my ($stdout, $stderr) = ('', '');
+	my $psql = IPC::Run::start([ 'psql', '-XAtq', $connstr, map { ('-c', $_) } @sql ],
+		'<', \undef, '>', \$stdout, '2>', \$stderr, my $timer = IPC::Run::timer(1));
+	$psql->pump while $psql->pumpable && !$timer->is_expired;
+	if ($timer->is_expired)
+	{
+		$psql->kill_kill;
+		return 'timed out';
+	}
+	$psql->finish;
+	chomp $stdout;
+	return ($psql->result(0), $stdout);
 }
 
 sub struck
@@ -56,14 +64,14 @@ is($count{struck}, 0, 'no rule has struck');
 
 # The request is lost with the connection.
 $proxy->rule(cut => 'client', text => 'INSERT');
-is((through('SELECT 1; INSERT INTO t VALUES (1)'))[0], 2, 'cuts before a request');
+is((through('SELECT 1', 'INSERT INTO t VALUES (1)'))[0], 2, 'cuts before a request');
 is(rows(), 0, 'which did not arrive');
 is(struck(), 1, 'the rule has struck');
 is((through('SELECT 1'))[0], 0, 'and holds once');
 
 # The reply is lost with the connection: the second command is done.
 $proxy->rule(cut => 'server', type => 'C', nth => 2);
-is((through("INSERT INTO t VALUES (1);\nINSERT INTO t VALUES (2)"))[0], 2, 'cuts in place of an answer');
+is((through('INSERT INTO t VALUES (1)', 'INSERT INTO t VALUES (2)'))[0], 2, 'cuts in place of an answer');
 is(rows(), 2, 'of something that was done');
 
 $proxy->rule(swallow => 'client', type => 'Q');

@@ -17,6 +17,8 @@ is($c->sqlstate('SELECT 1/0'), '22012', 'SQLSTATE of an error');
 is($c->sqlstate('SELECT 1'), '', 'SQLSTATE of none');
 is($c->sqlstate('SELECT pg_terminate_backend(pg_backend_pid())'), '57P01', 'SQLSTATE of the last words');
 
+is($c->sqlstate('SELECT pg_sleep(60)', timeout => 1), 'timeout', 'SQLSTATE of nothing');
+
 my ($status, undef, $stderr) = $c->psql_err('SELECT * FROM nowhere');
 is($status, 3, 'status of psql');
 like($stderr, qr/42P01: .*\nLINE 1:.*\n.*\nLOCATION:/, 'verbose');
@@ -30,7 +32,7 @@ cmp_ok($count{client}, '>', 0, 'which saw it');
 $c->shard_sql(1, 'CREATE TABLE t AS SELECT 1 AS a');
 my $mark = $c->log_mark($c->shard(1));
 $c->kill9($c->shard(1));
-isnt($c->shard(1)->psql('app', 'SELECT 1'), 0, 'killed');
+is($c->sqlstate('SELECT 1', node => $c->shard(1)), 'lost', 'killed');
 $c->start($c->shard(1));
 is($c->shard_sql(1, 'SELECT a FROM t'), 1, 'back with its rows');
 like($c->log_since($c->shard(1), $mark), qr/not properly shut down/, 'after a crash');

@@ -1,0 +1,246 @@
+/*
+ * cancel.c
+ *		Stops statements that run on shards, and makes their connections usable
+ *		again.
+ *
+ * libpq's PQcancel() blocks, and with a shard that does not answer it blocks
+ * for ever, in a place where PostgreSQL holds interrupts.  So a second
+ * connection, opened like any other without blocking, asks for
+ * pg_cancel_backend(), while the first one's remaining answers are thrown
+ * away.  Both are done for all shards at a time, and within a limit: what is
+ * not idle then is closed.
+ *
+ * This runs when a statement ends early and when a transaction aborts.  It
+ * touches no catalog and throws nothing but an interrupt, if those are not
+ * held.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "remote/remote.h"
+
+/* A statement that is about to end by itself is given so long. */
+#define GRACE_MS 5
+
+/* After this the connection is given up. */
+#define LIMIT_MS 5000
+
+/* A connection that is being emptied, and the one that cancels it. */
+typedef struct Victim
+{
+	SlConn	   *conn;
+	SlConn		killer;			/* its pg is NULL when not needed */
+	bool		asked;			/* pg_cancel_backend() is on its way */
+} Victim;
+
+typedef struct Cancellation
+{
+	Victim	   *victims;
+	int			count;
+	SlWaitItem *items;			/* two for each victim at most */
+	SlWaitCache cache;
+} Cancellation;
+
+static bool
+is_busy(const SlConn *conn)
+{
+	return conn->state != SL_CONN_CLOSED && !sl_flight_is_empty(conn);
+}
+
+/* Throws away what has arrived. */
+static void
+discard(SlConn *conn)
+{
+	PGresult   *result;
+	SlFailure  *failure;
+	SlEvent		event;
+
+	/* Notices of a statement that nobody waits for are not shown. */
+	conn->notices = NIL;
+	if (!sl_conn_read(conn, &failure))
+		return;
+	do
+	{
+		conn->notices = NIL;
+		event = sl_flight_next(conn, &result, &failure);
+		if (result != NULL)
+			PQclear(result);
+	} while (event != SL_EVENT_NONE && event != SL_EVENT_IDLE &&
+			 conn->state != SL_CONN_CLOSED);
+}
+
+static void
+start_killer(Victim *victim)
+{
+	SlConn	   *killer = &victim->killer;
+
+	if (!AcquireExternalFD())
+		return;
+	killer->pg = PQconnectStartParams(victim->conn->keywords, victim->conn->values, 0);
+	if (killer->pg == NULL)
+	{
+		ReleaseExternalFD();
+		return;
+	}
+	killer->state = SL_CONN_CONNECTING;
+	killer->wants_write = true;
+	if (PQstatus(killer->pg) == CONNECTION_BAD)
+		sl_conn_close(killer);
+}
+
+static void
+advance_killer(Victim *victim)
+{
+	SlConn	   *killer = &victim->killer;
+	char		sql[64];
+
+	if (killer->state != SL_CONN_CONNECTING)
+	{
+		/* The answer, or the end of the connection: either way we are done. */
+		if (!PQconsumeInput(killer->pg) || !PQisBusy(killer->pg))
+			sl_conn_close(killer);
+		return;
+	}
+	switch (PQconnectPoll(killer->pg))
+	{
+		case PGRES_POLLING_OK:
+			snprintf(sql, sizeof(sql), "SELECT pg_catalog.pg_cancel_backend(%d)",
+					 PQbackendPID(victim->conn->pg));
+			killer->state = SL_CONN_OPEN;
+			if (!PQsendQuery(killer->pg, sql))
+				sl_conn_close(killer);
+			break;
+		case PGRES_POLLING_READING:
+			killer->wants_write = false;
+			break;
+		case PGRES_POLLING_WRITING:
+			killer->wants_write = true;
+			break;
+		default:
+			sl_conn_close(killer);
+	}
+}
+
+/* Collects what is to be waited for.  Returns how much that is. */
+static int
+fill_items(Cancellation *work)
+{
+	int			count = 0;
+
+	for (int i = 0; i < work->count; i++)
+	{
+		Victim	   *victim = &work->victims[i];
+
+		if (is_busy(victim->conn))
+		{
+			work->items[count].conn = victim->conn;
+			work->items[count++].events = sl_conn_wants(victim->conn);
+		}
+		if (victim->killer.pg != NULL)
+		{
+			work->items[count].conn = &victim->killer;
+			work->items[count++].events = sl_conn_wants(&victim->killer);
+		}
+	}
+	return count;
+}
+
+static void
+serve(Cancellation *work, SlConn *conn)
+{
+	for (int i = 0; i < work->count; i++)
+	{
+		if (conn == work->victims[i].conn)
+			discard(conn);
+		else if (conn == &work->victims[i].killer)
+			advance_killer(&work->victims[i]);
+	}
+}
+
+/* Waits and works until everything is idle or the time is over. */
+static void
+work_until(Cancellation *work, TimestampTz deadline)
+{
+	int			count;
+
+	while ((count = fill_items(work)) > 0)
+	{
+		/* Sockets come and go, so nothing of the last round is kept. */
+		sl_wait_forget(&work->cache);
+		if (!sl_wait_items(work->items, count, deadline, &work->cache))
+			break;
+		for (int i = 0; i < count; i++)
+		{
+			if (work->items[i].ready)
+				serve(work, work->items[i].conn);
+		}
+	}
+	sl_wait_forget(&work->cache);
+}
+
+static void
+close_all(Cancellation *work)
+{
+	for (int i = 0; i < work->count; i++)
+	{
+		sl_conn_close(&work->victims[i].killer);
+		if (is_busy(work->victims[i].conn))
+			sl_conn_close(work->victims[i].conn);
+	}
+}
+
+static void
+cancel_all(Cancellation *work)
+{
+	for (int i = 0; i < work->count; i++)
+		discard(work->victims[i].conn);
+	work_until(work, sl_wait_deadline(GRACE_MS));
+	for (int i = 0; i < work->count; i++)
+	{
+		if (is_busy(work->victims[i].conn))
+			start_killer(&work->victims[i]);
+	}
+	work_until(work, sl_wait_deadline(LIMIT_MS));
+}
+
+/*
+ * Makes all these connections idle, cancelling what runs on them, or closes
+ * them.  One that is still being opened is closed.
+ */
+void
+sl_cancel(List *conns)
+{
+	Cancellation work = {0};
+	ListCell   *cell;
+
+	work.victims = palloc0(sizeof(Victim) * Max(list_length(conns), 1));
+	work.items = palloc0(sizeof(SlWaitItem) * Max(2 * list_length(conns), 1));
+	foreach(cell, conns)
+	{
+		SlConn	   *conn = lfirst(cell);
+
+		if (conn->state == SL_CONN_OPEN && is_busy(conn))
+			work.victims[work.count++].conn = conn;
+		else if (conn->state != SL_CONN_OPEN)
+			sl_conn_close(conn);
+	}
+
+	/* Whatever is thrown in between, nothing stays half done. */
+	PG_TRY();
+	{
+		cancel_all(&work);
+	}
+	PG_FINALLY();
+	{
+		sl_wait_forget(&work.cache);
+		close_all(&work);
+	}
+	PG_END_TRY();
+	pfree(work.victims);
+	pfree(work.items);
+}

@@ -1,0 +1,407 @@
+/*
+ * flight.c
+ *		What is on its way to a shard, and what comes back.
+ *
+ * Statements are put into libpq's pipeline one after the other; a sync ends
+ * what is one transaction unless there is an explicit one.  The connection
+ * keeps the list of what was sent, and sl_flight_next() takes in what has
+ * arrived, in that order, without waiting.  After a failure the shard skips
+ * everything up to the next sync; those answers are passed over.
+ *
+ * Statements that return rows are prepared first, once for each connection, so
+ * that their columns are known before they run: that decides between binary and
+ * text, and whether all shards agree.  The oldest ones are forgotten when there
+ * are many.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "utils/memutils.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "remote/remote.h"
+
+/* So many prepared statements are kept on a connection. */
+#define MAX_PREPARED 128
+
+static void
+fail_to_send(SlConn *conn)
+{
+	sl_failure_raise(sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg))),
+					 conn->shard, NULL);
+}
+
+/*
+ * libpq wants to be told how rows shall come when a statement's turn comes,
+ * before anything of its answer was looked at.
+ */
+static void
+begin_head(SlConn *conn)
+{
+	conn->in_result = false;
+	if (conn->expected_count > 0 && conn->expected[conn->expected_head] == SL_EXPECT_ROWS)
+		(void) sl_stream_rows(conn->pg);
+}
+
+static void
+expect(SlConn *conn, SlExpect what)
+{
+	if (conn->expected_count == SL_MAX_EXPECTED)
+		elog(ERROR, "too many statements on their way to shard \"%s\"", conn->shard);
+	conn->expected[(conn->expected_head + conn->expected_count) % SL_MAX_EXPECTED] = what;
+	conn->expected_count++;
+	if (conn->expected_count == 1)
+		begin_head(conn);
+}
+
+static void
+head_is_done(SlConn *conn)
+{
+	conn->expected_head = (conn->expected_head + 1) % SL_MAX_EXPECTED;
+	conn->expected_count--;
+	begin_head(conn);
+}
+
+bool
+sl_flight_is_empty(const SlConn *conn)
+{
+	return conn->expected_count == 0;
+}
+
+/* Sends a command of which only success matters. */
+void
+sl_flight_prelude(SlConn *conn, const char *sql, int param_count, const char *const *params)
+{
+	if (!PQsendQueryParams(conn->pg, sql, param_count, NULL, params, NULL, NULL, 0))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_PRELUDE);
+}
+
+/* Sends a statement as it is; its rows, if any, come as text. */
+void
+sl_flight_query(SlConn *conn, const char *sql, int param_count, const char *const *params)
+{
+	if (!PQsendQueryParams(conn->pg, sql, param_count, NULL, params, NULL, NULL, 0))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_ROWS);
+}
+
+/* Ends a transaction, and makes the shard answer. */
+void
+sl_flight_sync(SlConn *conn)
+{
+	if (!PQpipelineSync(conn->pg))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_SYNC);
+}
+
+static void
+make_table(SlConn *conn)
+{
+	HASHCTL		control = {0};
+
+	control.keysize = sizeof(uint64);
+	control.entrysize = sizeof(SlPrepared);
+	control.hcxt = conn->context;
+	conn->prepared = hash_create("shardlet prepared statements", 32, &control,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static uint64
+hash_sql(const char *sql)
+{
+	return DatumGetUInt64(hash_any_extended((const unsigned char *) sql,
+											(int) strlen(sql), 0));
+}
+
+/*
+ * Returns the prepared statement with that text if there is one whose columns
+ * are known.
+ */
+SlPrepared *
+sl_flight_find(SlConn *conn, const char *sql)
+{
+	uint64		hash = hash_sql(sql);
+	SlPrepared *prepared;
+
+	if (conn->prepared == NULL)
+		return NULL;
+	prepared = hash_search(conn->prepared, &hash, HASH_FIND, NULL);
+	if (prepared == NULL || !prepared->is_described || strcmp(prepared->sql, sql) != 0)
+		return NULL;
+	prepared->last_use = ++conn->prepare_counter;
+	return prepared;
+}
+
+static void
+free_description(SlPrepared *prepared)
+{
+	for (int i = 0; prepared->is_described && i < prepared->column_count; i++)
+		pfree(prepared->names[i]);
+	if (prepared->is_described)
+	{
+		pfree(prepared->names);
+		pfree(prepared->types);
+		pfree(prepared->typmods);
+	}
+	prepared->is_described = false;
+}
+
+/* Forgets a prepared statement, on the shard too. */
+void
+sl_flight_forget(SlConn *conn, SlPrepared *prepared)
+{
+	sl_flight_prelude(conn, psprintf("DEALLOCATE %s", prepared->name), 0, NULL);
+	sl_flight_sync(conn);
+	free_description(prepared);
+	pfree(prepared->sql);
+	hash_search(conn->prepared, &prepared->hash, HASH_REMOVE, NULL);
+}
+
+static void
+forget_oldest(SlConn *conn)
+{
+	HASH_SEQ_STATUS status;
+	SlPrepared *prepared;
+	SlPrepared *oldest = NULL;
+
+	hash_seq_init(&status, conn->prepared);
+	while ((prepared = hash_seq_search(&status)) != NULL)
+	{
+		if (prepared->is_described &&
+			(oldest == NULL || prepared->last_use < oldest->last_use))
+			oldest = prepared;
+	}
+	if (oldest != NULL)
+		sl_flight_forget(conn, oldest);
+}
+
+static void
+copy_description(SlConn *conn, SlPrepared *prepared, const PGresult *result)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(conn->context);
+	int			count = PQnfields(result);
+
+	prepared->types = palloc(sizeof(Oid) * Max(count, 1));
+	prepared->typmods = palloc(sizeof(int) * Max(count, 1));
+	prepared->names = palloc(sizeof(char *) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		prepared->types[i] = PQftype(result, i);
+		prepared->typmods[i] = PQfmod(result, i);
+		prepared->names[i] = pstrdup(PQfname(result, i));
+	}
+	prepared->column_count = count;
+	prepared->is_described = true;
+	MemoryContextSwitchTo(old_context);
+}
+
+/*
+ * Sends a statement to be prepared and described.  The result's columns are
+ * known once SL_EVENT_DESCRIBED has come for it.
+ */
+SlPrepared *
+sl_flight_prepare(SlConn *conn, const char *sql)
+{
+	uint64		hash = hash_sql(sql);
+	SlPrepared *prepared;
+	bool		found;
+
+	if (conn->prepared == NULL)
+		make_table(conn);
+	if (hash_get_num_entries(conn->prepared) >= MAX_PREPARED)
+		forget_oldest(conn);
+	prepared = hash_search(conn->prepared, &hash, HASH_ENTER, &found);
+	if (found)
+	{
+		/* Another text with this hash, or one that was not described. */
+		sl_flight_forget(conn, prepared);
+		prepared = hash_search(conn->prepared, &hash, HASH_ENTER, &found);
+	}
+	memset((char *) prepared + sizeof(uint64), 0, sizeof(SlPrepared) - sizeof(uint64));
+	prepared->sql = MemoryContextStrdup(conn->context, sql);
+	prepared->last_use = ++conn->prepare_counter;
+	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",
+			 (unsigned long long) conn->prepare_counter);
+	if (!PQsendPrepare(conn->pg, prepared->name, sql, 0, NULL))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_PREPARE);
+	if (!PQsendDescribePrepared(conn->pg, prepared->name))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_DESCRIBE);
+	sl_flight_sync(conn);
+	return prepared;
+}
+
+/* Sends a prepared statement to be run. */
+void
+sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
+				  const char *const *params, bool binary)
+{
+	if (!PQsendQueryPrepared(conn->pg, prepared->name, param_count, params, NULL, NULL,
+							 binary ? 1 : 0))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_ROWS);
+}
+
+/* The statement whose description has just come: the one last prepared. */
+static SlPrepared *
+undescribed(SlConn *conn)
+{
+	HASH_SEQ_STATUS status;
+	SlPrepared *prepared;
+
+	hash_seq_init(&status, conn->prepared);
+	while ((prepared = hash_seq_search(&status)) != NULL)
+	{
+		if (!prepared->is_described)
+		{
+			hash_seq_term(&status);
+			return prepared;
+		}
+	}
+	elog(ERROR, "shard \"%s\" described an unknown statement", conn->shard);
+}
+
+/* The table has no place for a statement that could not be prepared. */
+static void
+forget_undescribed(SlConn *conn)
+{
+	SlPrepared *prepared = undescribed(conn);
+
+	pfree(prepared->sql);
+	hash_search(conn->prepared, &prepared->hash, HASH_REMOVE, NULL);
+}
+
+/* Takes in the end of the head's results: libpq says NULL. */
+static SlEvent
+end_of_head(SlConn *conn)
+{
+	head_is_done(conn);
+	return SL_EVENT_NONE;
+}
+
+static SlEvent
+good_result(SlConn *conn, SlExpect head, PGresult **result, bool *again)
+{
+	switch (head)
+	{
+		case SL_EXPECT_ROWS:
+			return SL_EVENT_DONE;
+		case SL_EXPECT_DESCRIBE:
+			copy_description(conn, undescribed(conn), *result);
+			PQclear(*result);
+			*result = NULL;
+			return SL_EVENT_DESCRIBED;
+		default:
+			PQclear(*result);
+			*result = NULL;
+			*again = true;
+			return SL_EVENT_NONE;
+	}
+}
+
+static SlEvent
+bad_result(SlConn *conn, SlExpect head, PGresult *result, SlFailure **failure, bool *again)
+{
+	ExecStatusType status = PQresultStatus(result);
+
+	/* Skipped after a failure before it, which was told. */
+	if (status == PGRES_PIPELINE_ABORTED)
+	{
+		PQclear(result);
+		*again = true;
+		return SL_EVENT_NONE;
+	}
+	*failure = sl_failure_make(conn, result);
+	if (head == SL_EXPECT_PREPARE || head == SL_EXPECT_DESCRIBE)
+		forget_undescribed(conn);
+	if (head == SL_EXPECT_PRELUDE)
+		conn->has_settings = false;
+	PQclear(result);
+	return SL_EVENT_FAILED;
+}
+
+/* Looks at one result of libpq's.  Sets *again if there is nothing to tell. */
+static SlEvent
+take_result(SlConn *conn, PGresult *taken, PGresult **result, SlFailure **failure, bool *again)
+{
+	SlExpect	head = conn->expected[conn->expected_head];
+	ExecStatusType status;
+
+	*again = false;
+	if (taken == NULL)
+	{
+		*again = true;
+		return end_of_head(conn);
+	}
+	status = PQresultStatus(taken);
+	if (status == PGRES_PIPELINE_SYNC)
+	{
+		PQclear(taken);
+		head_is_done(conn);
+		*again = true;
+		return SL_EVENT_NONE;
+	}
+	conn->in_result = true;
+	if (sl_is_part_of_rows(status))
+	{
+		*result = taken;
+		return SL_EVENT_ROWS;
+	}
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK || status == PGRES_EMPTY_QUERY)
+	{
+		*result = taken;
+		return good_result(conn, head, result, again);
+	}
+	if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH)
+	{
+		/* There is no way out of COPY in a pipeline but to hang up. */
+		PQclear(taken);
+		*failure = sl_failure_unreachable(conn->shard, "COPY cannot be run this way.");
+		(*failure)->sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
+		sl_conn_close(conn);
+		return SL_EVENT_FAILED;
+	}
+	return bad_result(conn, head, taken, failure, again);
+}
+
+/*
+ * Tells what has come next.  SL_EVENT_NONE: nothing yet; wait until the
+ * connection can be read (or written, see sl_conn_wants()), and call again.  A
+ * result belongs to the caller.  When the connection is lost, that is a
+ * failure, and it is closed.
+ */
+SlEvent
+sl_flight_next(SlConn *conn, PGresult **result, SlFailure **failure)
+{
+	SlEvent		event = SL_EVENT_NONE;
+	bool		again = true;
+
+	*result = NULL;
+	*failure = NULL;
+
+	/* Showing can throw, so it comes while nothing is held in hand. */
+	if (conn->notices != NIL)
+		sl_notice_show(conn);
+	while (again)
+	{
+		if (conn->expected_count == 0)
+		{
+			event = SL_EVENT_IDLE;
+			break;
+		}
+		if (PQisBusy(conn->pg))
+		{
+			event = SL_EVENT_NONE;
+			break;
+		}
+		event = take_result(conn, PQgetResult(conn->pg), result, failure, &again);
+	}
+	if (event == SL_EVENT_IDLE && conn->notices != NIL)
+		sl_notice_show(conn);
+	if (event == SL_EVENT_FAILED && (*failure)->lost)
+		sl_conn_close(conn);
+	return event;
+}

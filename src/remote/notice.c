@@ -1,0 +1,123 @@
+/*
+ * notice.c
+ *		Passes a shard's notices and warnings on.
+ *
+ * libpq calls us in the middle of its work, where nothing may be thrown, and
+ * showing a notice can throw: so they are kept and shown by whoever reads
+ * next.
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "base/base.h"
+#include "remote/remote.h"
+
+/* Beyond this they are dropped: a shard must not fill the router's memory. */
+#define MAX_WAITING 1000
+
+typedef struct Notice
+{
+	int			level;
+	char	   *message;
+	char	   *detail;
+	char	   *hint;
+} Notice;
+
+/* Severities as the protocol spells them, never translated. */
+static const struct
+{
+	const char *name;
+	int			level;
+}			levels[] = {
+	{"WARNING", WARNING},
+	{"NOTICE", NOTICE},
+	{"INFO", INFO},
+	{"LOG", LOG},
+	{"DEBUG", DEBUG1},
+};
+
+static int
+level_of(const char *severity)
+{
+	for (int i = 0; i < (int) lengthof(levels); i++)
+	{
+		if (severity != NULL && strcmp(levels[i].name, severity) == 0)
+			return levels[i].level;
+	}
+	return NOTICE;
+}
+
+/* Copies a field, NULL if there is none or no memory for it. */
+static char *
+copy_field(MemoryContext context, const PGresult *result, int code)
+{
+	const char *value = PQresultErrorField(result, code);
+	size_t		size;
+	char	   *copy;
+
+	if (value == NULL)
+		return NULL;
+	size = strlen(value) + 1;
+	copy = MemoryContextAllocExtended(context, size, MCXT_ALLOC_NO_OOM);
+	if (copy != NULL)
+		memcpy(copy, value, size);
+	return copy;
+}
+
+static void
+keep_notice(void *arg, const PGresult *result)
+{
+	SlConn	   *conn = arg;
+	MemoryContext old_context;
+	Notice	   *notice;
+
+	if (list_length(conn->notices) >= MAX_WAITING)
+		return;
+	notice = MemoryContextAllocExtended(conn->context, sizeof(Notice), MCXT_ALLOC_NO_OOM);
+	if (notice == NULL)
+		return;
+	notice->level = level_of(PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED));
+	notice->message = copy_field(conn->context, result, PG_DIAG_MESSAGE_PRIMARY);
+	notice->detail = copy_field(conn->context, result, PG_DIAG_MESSAGE_DETAIL);
+	notice->hint = copy_field(conn->context, result, PG_DIAG_MESSAGE_HINT);
+	old_context = MemoryContextSwitchTo(conn->context);
+	conn->notices = lappend(conn->notices, notice);
+	MemoryContextSwitchTo(old_context);
+}
+
+void
+sl_notice_watch(SlConn *conn)
+{
+	PQsetNoticeReceiver(conn->pg, keep_notice, conn);
+}
+
+static void
+free_notice(Notice *notice)
+{
+	if (notice->message != NULL)
+		pfree(notice->message);
+	if (notice->detail != NULL)
+		pfree(notice->detail);
+	if (notice->hint != NULL)
+		pfree(notice->hint);
+	pfree(notice);
+}
+
+/* Shows what has come in since the last time. */
+void
+sl_notice_show(SlConn *conn)
+{
+	while (conn->notices != NIL)
+	{
+		Notice	   *notice = linitial(conn->notices);
+
+		conn->notices = list_delete_first(conn->notices);
+		if (notice->message != NULL)
+			ereport(notice->level,
+					errmsg("shard \"%s\": %s", conn->shard, notice->message),
+					notice->detail ? errdetail_internal("%s", notice->detail) : 0,
+					notice->hint ? errhint("%s", notice->hint) : 0);
+		free_notice(notice);
+	}
+}
