@@ -21,6 +21,7 @@
 #include "fmgr.h"
 
 #include "base/base.h"
+#include "fanout/fanout.h"
 #include "map/map.h"
 #include "remote/remote.h"
 #include "shard/shard.h"
@@ -36,5 +37,7 @@ _PG_init(void)
 	sl_shard_init();
 	sl_map_init();
 	sl_pool_init();
+	sl_fanout_init();
+	sl_scan_init();
 	sl_shard_hook_init();
 }

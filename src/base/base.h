@@ -64,5 +64,6 @@ extern void sl_option_parse_address(const char *address, char **host,
 /* check.c: tests that functions make before they act */
 extern void sl_check_writable(const char *function);
 extern char *sl_check_name(Datum name, const char *kind);
+extern void sl_check_move_position(const char *source);
 
 #endif							/* SL_BASE_H */

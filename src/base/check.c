@@ -34,3 +34,19 @@ sl_check_name(Datum name, const char *kind)
 				errmsg("name of a %s must not be empty", kind));
 	return result;
 }
+
+/*
+ * For error context callbacks: an error's position is one in the text that is
+ * being parsed, and not in the caller's statement.
+ */
+void
+sl_check_move_position(const char *source)
+{
+	int			position = geterrposition();
+
+	if (position <= 0)
+		return;
+	errposition(0);
+	internalerrposition(position);
+	internalerrquery(source);
+}

@@ -84,6 +84,8 @@ typedef struct SlKeyArgs
 } SlKeyArgs;
 
 extern void sl_key_args_get(FunctionCallInfo fcinfo, int first, SlKeyArgs *args);
+extern void sl_key_args_split(const Datum *values, const bool *nulls, const Oid *types,
+							  int count, bool is_variadic, SlKeyArgs *args);
 extern void sl_key_refuse_null(void);
 
 /* via.c: a home-made rule from key to the value that is looked up */

@@ -28,18 +28,15 @@ refuse_count(void)
 
 /* f(VARIADIC ARRAY[...]): the elements are the key. */
 static void
-get_array_elements(FunctionCallInfo fcinfo, int argument, SlKeyArgs *args)
+get_array_elements(Datum datum, SlKeyArgs *args)
 {
-	ArrayType  *array;
+	ArrayType  *array = DatumGetArrayTypeP(datum);
 	Datum	   *values;
 	bool	   *nulls;
 	int16		length;
 	bool		by_value;
 	char		align;
 
-	if (PG_ARGISNULL(argument))
-		sl_key_refuse_null();
-	array = PG_GETARG_ARRAYTYPE_P(argument);
 	get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &by_value, &align);
 	deconstruct_array(array, ARR_ELEMTYPE(array), length, by_value, align,
 					  &values, &nulls, &args->count);
@@ -59,7 +56,9 @@ sl_key_args_get(FunctionCallInfo fcinfo, int first, SlKeyArgs *args)
 {
 	if (get_fn_expr_variadic(fcinfo->flinfo))
 	{
-		get_array_elements(fcinfo, first, args);
+		if (PG_ARGISNULL(first))
+			sl_key_refuse_null();
+		get_array_elements(PG_GETARG_DATUM(first), args);
 		return;
 	}
 	args->count = PG_NARGS() - first;
@@ -73,4 +72,24 @@ sl_key_args_get(FunctionCallInfo fcinfo, int first, SlKeyArgs *args)
 		args->nulls[i] = PG_ARGISNULL(first + i);
 		args->values[i] = args->nulls[i] ? (Datum) 0 : PG_GETARG_DATUM(first + i);
 	}
+}
+
+/* The same for arguments that were evaluated by hand. */
+void
+sl_key_args_split(const Datum *values, const bool *nulls, const Oid *types, int count,
+				  bool is_variadic, SlKeyArgs *args)
+{
+	if (is_variadic)
+	{
+		if (nulls[0])
+			sl_key_refuse_null();
+		get_array_elements(values[0], args);
+		return;
+	}
+	if (count > SL_MAX_KEYS)
+		refuse_count();
+	args->count = count;
+	memcpy(args->values, values, sizeof(Datum) * count);
+	memcpy(args->nulls, nulls, sizeof(bool) * count);
+	memcpy(args->types, types, sizeof(Oid) * count);
 }

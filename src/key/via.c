@@ -118,18 +118,10 @@ has_parameter(Node *node, void *context)
 	return IsA(node, Param) || expression_tree_walker(node, has_parameter, context);
 }
 
-/* An error's position is one in the expression, not in the caller's statement. */
 static void
 explain_error(void *arg)
 {
-	int			position = geterrposition();
-
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery((const char *) arg);
-	}
+	sl_check_move_position(arg);
 	errcontext("\"via\" expression of a map");
 }
 

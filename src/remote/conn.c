@@ -144,10 +144,10 @@ sl_conn_close(SlConn *conn)
 
 /*
  * Begins to connect.  conn->context, of which everything about this connection
- * is, was set by the caller and is empty.  Throws only what has nothing to do
- * with the shard.
+ * is, was set by the caller and is empty.  If the user may not connect, says
+ * so; throws only what has nothing to do with the shard.
  */
-void
+SlFailure *
 sl_conn_start(SlConn *conn, const SlTarget *target)
 {
 	conn->shard = MemoryContextStrdup(conn->context, target->shard);
@@ -156,9 +156,8 @@ sl_conn_start(SlConn *conn, const SlTarget *target)
 	conn->plain_path = target->plain_path;
 	conn->must_use_password = !superuser();
 	if (conn->must_use_password && !has_password(target))
-		sl_failure_raise(password_failure(target->shard,
-										  "Only a superuser may connect without a password in a user mapping."),
-						 target->shard, NULL);
+		return password_failure(target->shard,
+								"Only a superuser may connect without a password in a user mapping.");
 	make_parameters(conn, target);
 	if (!AcquireExternalFD())
 		ereport(ERROR,
@@ -181,6 +180,7 @@ sl_conn_start(SlConn *conn, const SlTarget *target)
 	conn->since = GetCurrentTimestamp();
 	conn->is_stale = false;
 	conn->generation++;
+	return NULL;
 }
 
 /* What the connection waits for, as WL_SOCKET_... */
@@ -340,8 +340,9 @@ sl_remote_try_open(const SlTarget *target, SlFailure **failure)
 	conn->callback.func = close_with_context;
 	conn->callback.arg = conn;
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &conn->callback);
-	sl_conn_start(conn, target);
-	*failure = NULL;
+	*failure = sl_conn_start(conn, target);
+	if (*failure != NULL)
+		return NULL;
 	if (PQstatus(conn->pg) == CONNECTION_BAD && !sl_conn_advance(conn, failure))
 		return NULL;
 	do

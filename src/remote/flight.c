@@ -198,11 +198,12 @@ copy_description(SlConn *conn, SlPrepared *prepared, const PGresult *result)
 }
 
 /*
- * Sends a statement to be prepared and described.  The result's columns are
- * known once SL_EVENT_DESCRIBED has come for it.
+ * Sends a statement to be prepared and described.  Types of parameters that
+ * the shard shall find out are 0.  The result's columns are known once
+ * SL_EVENT_DESCRIBED has come for it.
  */
 SlPrepared *
-sl_flight_prepare(SlConn *conn, const char *sql)
+sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *types)
 {
 	uint64		hash = hash_sql(sql);
 	SlPrepared *prepared;
@@ -224,7 +225,7 @@ sl_flight_prepare(SlConn *conn, const char *sql)
 	prepared->last_use = ++conn->prepare_counter;
 	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",
 			 (unsigned long long) conn->prepare_counter);
-	if (!PQsendPrepare(conn->pg, prepared->name, sql, 0, NULL))
+	if (!PQsendPrepare(conn->pg, prepared->name, sql, type_count, types))
 		fail_to_send(conn);
 	expect(conn, SL_EXPECT_PREPARE);
 	if (!PQsendDescribePrepared(conn->pg, prepared->name))
@@ -361,6 +362,8 @@ take_result(SlConn *conn, PGresult *taken, PGresult **result, SlFailure **failur
 		PQclear(taken);
 		*failure = sl_failure_unreachable(conn->shard, "COPY cannot be run this way.");
 		(*failure)->sqlstate = ERRCODE_FEATURE_NOT_SUPPORTED;
+		(*failure)->message = "COPY from or to the client cannot be run on shards this way";
+		(*failure)->detail = NULL;
 		sl_conn_close(conn);
 		return SL_EVENT_FAILED;
 	}

@@ -120,28 +120,29 @@ is_alive(SlConn *conn)
 	return PQstatus(conn->pg) == CONNECTION_OK && sl_conn_read(conn, &failure);
 }
 
-static void
+static SlFailure *
 check_pause(const PoolEntry *entry, const SlShard *shard)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (entry->pause_ms == 0 || now >= entry->retry_at)
-		return;
-	ereport(ERROR,
-			errcode(SL_ERR_UNREACHABLE),
-			errmsg("could not reach shard \"%s\"", NameStr(shard->name)),
-			errdetail("It did not answer a moment ago; the next attempt is made in %ld ms.",
-					  TimestampDifferenceMilliseconds(now, entry->retry_at)));
+		return NULL;
+	return sl_failure_unreachable(NameStr(shard->name),
+								  psprintf("It did not answer a moment ago; the next attempt is made in %ld ms.",
+										   TimestampDifferenceMilliseconds(now, entry->retry_at)));
 }
 
-static void
+static SlFailure *
 open_entry(PoolEntry *entry, SlShard *shard)
 {
 	SlConn	   *conn = &entry->conn;
+	SlFailure  *failure;
 	SlTarget	target;
 
 	sl_conn_close(conn);
-	check_pause(entry, shard);
+	failure = check_pause(entry, shard);
+	if (failure != NULL)
+		return failure;
 	target = sl_remote_target(shard);
 	if (conn->context == NULL)
 		conn->context = AllocSetContextCreate(TopMemoryContext, "shardlet connection",
@@ -150,27 +151,29 @@ open_entry(PoolEntry *entry, SlShard *shard)
 		MemoryContextReset(conn->context);
 	conn->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID,
 											  ObjectIdGetDatum(shard->server));
-	sl_conn_start(conn, &target);
+	return sl_conn_start(conn, &target);
 }
 
 /*
  * Returns the current user's connection to a shard.  It may still be on its way
- * (see conn->state): then sl_conn_advance() opens it.  An open one is idle, or
- * has an owner whose rows are streaming.
+ * (see conn->state): then sl_conn_advance() opens it.  An open one is idle; if
+ * somebody was streaming from it, that was waited for.  Returns NULL, and why,
+ * if it is not even tried.
  */
 SlConn *
-sl_pool_get(SlShard *shard)
+sl_pool_get(SlShard *shard, SlFailure **failure)
 {
 	PoolKey		key = {.shard_id = shard->id,.user = GetUserId()};
 	PoolEntry  *entry = find_entry(&key);
 	SlConn	   *conn = &entry->conn;
 
-	/* Nothing is closed under whoever is reading from it. */
+	/* Whoever is reading from it takes the rest in first. */
+	*failure = NULL;
 	if (conn->owner != NULL)
-		return conn;
+		conn->yield(conn);
 	if (conn->state != SL_CONN_OPEN || conn->is_stale || !is_alive(conn))
-		open_entry(entry, shard);
-	return conn;
+		*failure = open_entry(entry, shard);
+	return *failure == NULL ? conn : NULL;
 }
 
 /* The shard did not answer in time: leave it alone for a while. */

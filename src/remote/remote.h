@@ -131,6 +131,7 @@ typedef struct SlConn
 	HTAB	   *prepared;
 	uint64		prepare_counter;
 	void	   *owner;			/* who is streaming from it, or NULL */
+	void		(*yield) (struct SlConn *conn); /* makes the owner let go */
 	WaitEventSet *wait_set;		/* kept for waits on this connection alone */
 	uint32		wait_events;
 	List	   *notices;		/* texts that wait to be shown */
@@ -176,7 +177,7 @@ extern List *sl_remote_credentials(Oid user, Oid server);
 
 /* conn.c */
 extern SlTarget sl_remote_target(const SlShard *shard);
-extern void sl_conn_start(SlConn *conn, const SlTarget *target);
+extern SlFailure *sl_conn_start(SlConn *conn, const SlTarget *target);
 extern bool sl_conn_advance(SlConn *conn, SlFailure **failure);
 extern bool sl_conn_read(SlConn *conn, SlFailure **failure);
 extern uint32 sl_conn_wants(const SlConn *conn);
@@ -186,7 +187,7 @@ extern SlConn *sl_remote_try_open(const SlTarget *target, SlFailure **failure);
 
 /* pool.c */
 extern void sl_pool_init(void);
-extern SlConn *sl_pool_get(SlShard *shard);
+extern SlConn *sl_pool_get(SlShard *shard, SlFailure **failure);
 extern List *sl_pool_all(void);
 extern void sl_pool_note_failure(const SlConn *conn);
 extern void sl_pool_note_success(const SlConn *conn);
@@ -210,7 +211,8 @@ extern void sl_flight_prelude(SlConn *conn, const char *sql, int param_count,
 							  const char *const *params);
 extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,
 							const char *const *params);
-extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql);
+extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, int type_count,
+									 const Oid *types);
 extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql);
 extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
 							  const char *const *params, bool binary);
@@ -229,6 +231,23 @@ extern PGresult *sl_remote_try(SlConn *conn, const char *sql, int param_count,
 							   SlFailure **failure);
 extern const char *sl_remote_value(const PGresult *result, int row, int column);
 extern bool sl_remote_bool(const PGresult *result, int row, int column);
+
+/* broadcast.c */
+typedef struct SlReply
+{
+	SlShard    *shard;
+	SlConn	   *conn;
+	SlFailure  *failure;		/* NULL: none */
+	char	   *command;		/* INSERT, CREATE TABLE ... */
+	bool		has_rows;		/* "rows" is known */
+	int64		rows;
+	bool		is_complete;
+} SlReply;
+
+extern void sl_broadcast_open(SlReply *replies, int count);
+extern void sl_broadcast_run(SlReply *replies, int count, const char *before,
+							 const char *sql, int param_count,
+							 const char *const *params, int timeout_ms);
 
 /* cancel.c */
 extern void sl_cancel(List *conns);

@@ -166,7 +166,7 @@ sub psql_err
 {
 	my ($self, $query, %option) = @_;
 	my $node = $option{node} // $self->{router};
-	my $file = "$PostgreSQL::Test::Utils::tmp_check/query_" . $node->name . '.sql';
+	my $file = "$PostgreSQL::Test::Utils::tmp_check/query_" . $node->name . "_$$.sql";
 	my ($stdout, $stderr) = ('', '');
 
 	open my $handle, '>', $file or die "$file: $!";

@@ -1,0 +1,357 @@
+/*
+ * call.c
+ *		From the arguments of query() and query_key() to a fan-out.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "base/base.h"
+#include "fanout/fanout.h"
+
+#define SHARD_COLUMN "shardlet_shard"
+
+/* Arguments of query(). */
+enum
+{
+	QUERY_MAP, QUERY_SQL, QUERY_PARAMS, QUERY_SHARDS, QUERY_ON_ERROR, QUERY_PER_SHARD
+};
+
+/* Arguments of query_key(); the key follows. */
+enum
+{
+	KEY_MAP, KEY_SQL, KEY_PARAMS, KEY_FIRST
+};
+
+static char *
+get_name(const SlCall *call, int argument, const char *what)
+{
+	if (call->nulls[argument])
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("%s must not be NULL", what));
+	return sl_check_name(call->values[argument], what);
+}
+
+static char *
+get_sql(const SlCall *call, int argument)
+{
+	if (call->nulls[argument])
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("text must not be NULL"));
+	return TextDatumGetCString(call->values[argument]);
+}
+
+static ArrayType *
+get_array(const SlCall *call, int argument)
+{
+	return call->nulls[argument] ? NULL : DatumGetArrayTypeP(call->values[argument]);
+}
+
+/* Takes the parameters of a text apart.  A NULL array is none. */
+void
+sl_call_params(ArrayType *array, int *count, const char ***params)
+{
+	Datum	   *values;
+	bool	   *nulls;
+
+	*count = 0;
+	*params = palloc0(sizeof(char *));
+	if (array == NULL)
+		return;
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, count);
+
+	/* One more may be added for LIMIT. */
+	*params = palloc0(sizeof(char *) * (*count + 1));
+	for (int i = 0; i < *count; i++)
+		(*params)[i] = nulls[i] ? NULL : TextDatumGetCString(values[i]);
+}
+
+bool
+sl_call_on_error_skips(const char *on_error)
+{
+	if (strcmp(on_error, "skip") == 0)
+		return true;
+	if (strcmp(on_error, "fail") != 0)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("invalid value for \"on_error\": \"%s\"", on_error),
+				errhint("Valid values are \"fail\" and \"skip\"."));
+	return false;
+}
+
+/* Shards --------------------------------------------------------------------- */
+
+/* The shards that own a shardlet of the map, in the order of their ids. */
+static List *
+shards_of_map(const SlMap *map)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, sl_map_shard_ids(map->id))
+	{
+		SlShard    *shard = sl_shard_by_id(lfirst_int(cell));
+
+		if (sl_map_count_shardlets(shard->id, map->id) > 0)
+			result = lappend(result, shard);
+	}
+	return result;
+}
+
+static List *
+shards_named(List *all, const SlMap *map, ArrayType *names)
+{
+	List	   *result = NIL;
+	Datum	   *values;
+	bool	   *nulls;
+	int			count;
+
+	deconstruct_array(names, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &values, &nulls, &count);
+	for (int i = 0; i < count; i++)
+	{
+		SlShard    *shard;
+
+		if (nulls[i])
+			ereport(ERROR,
+					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					errmsg("list of shards must not contain NULL"));
+		shard = sl_shard_by_name(sl_check_name(values[i], "shard"), false);
+		if (list_member_ptr(result, shard))
+			ereport(ERROR,
+					errcode(SL_ERR_EXISTS),
+					errmsg("shard \"%s\" is listed twice", NameStr(shard->name)));
+		if (!list_member_ptr(all, shard))
+			ereport(ERROR,
+					errcode(SL_ERR_INVALID),
+					errmsg("map \"%s\" has nothing on shard \"%s\"",
+						   NameStr(map->name), NameStr(shard->name)));
+		result = lappend(result, shard);
+	}
+	return result;
+}
+
+/*
+ * Returns the shards that a text goes to: all of a map, or those of them that
+ * are named; without a map, all that there are.
+ */
+List *
+sl_call_shards(const char *map_name, ArrayType *names)
+{
+	SlMap	   *map = map_name != NULL ? sl_map_get(map_name) : NULL;
+	List	   *all = map != NULL ? shards_of_map(map) : sl_shard_all();
+
+	return names != NULL ? shards_named(all, map, names) : all;
+}
+
+/*
+ * Refuses shards that are offline, and, for a write, read-only ones; or, with
+ * skip, leaves them out with a warning.
+ */
+void
+sl_call_check_states(List **shards, bool is_write, bool skip)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, *shards)
+	{
+		SlShard    *shard = lfirst(cell);
+		bool		offline = !shard->exists || shard->state == SL_STATE_OFFLINE;
+		bool		refused = is_write && shard->state == SL_STATE_READ_ONLY;
+
+		if (!offline && !refused)
+		{
+			result = lappend(result, shard);
+			continue;
+		}
+
+		/* All left out is an error, below. */
+		if (skip && (result != NIL || list_length(*shards) > 1))
+			sl_fanout_add_missing(shard);
+		ereport(skip && (result != NIL || lnext(*shards, cell) != NULL) ? WARNING : ERROR,
+				errcode(offline ? SL_ERR_UNREACHABLE : SL_ERR_READ_ONLY),
+				errmsg("shard \"%s\" is %s", NameStr(shard->name),
+					   offline ? "offline" : "read-only"),
+				errhint("shardlet.alter_shard('%s', state => 'online') brings it back.",
+						NameStr(shard->name)));
+	}
+	*shards = result;
+}
+
+/* The column list -------------------------------------------------------------- */
+
+/* Finds the column that receives the shard's name, or -1. */
+static int
+find_shard_column(TupleDesc wanted)
+{
+	for (int i = 0; i < wanted->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(wanted, i);
+
+		if (strcmp(NameStr(attribute->attname), SHARD_COLUMN) != 0)
+			continue;
+		if (attribute->atttypid != NAMEOID && attribute->atttypid != TEXTOID &&
+			attribute->atttypid != VARCHAROID)
+			ereport(ERROR,
+					errcode(ERRCODE_DATATYPE_MISMATCH),
+					errmsg("column \"%s\" must be of type name or text", SHARD_COLUMN));
+		return i;
+	}
+	return -1;
+}
+
+/* LIMIT and OFFSET -------------------------------------------------------------- */
+
+/* The value of a LIMIT or OFFSET; false if there is none. */
+static bool
+limit_value(const SlLimit *limit, const SlFanoutSpec *spec, const char *what, int64 *value)
+{
+	if (!limit->is_given)
+		return false;
+	*value = limit->value;
+	if (limit->param > 0)
+	{
+		if (limit->param > spec->param_count)
+			ereport(ERROR,
+					errcode(ERRCODE_UNDEFINED_PARAMETER),
+					errmsg("there is no parameter $%d", limit->param));
+		if (spec->params[limit->param - 1] == NULL)
+			return false;
+		*value = DatumGetInt64(DirectFunctionCall1(int8in,
+												   CStringGetDatum(spec->params[limit->param - 1])));
+	}
+	if (*value < 0)
+		ereport(ERROR,
+				errcode(strcmp(what, "LIMIT") == 0 ? ERRCODE_INVALID_ROW_COUNT_IN_LIMIT_CLAUSE :
+						ERRCODE_INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE),
+				errmsg("%s must not be negative", what));
+	return true;
+}
+
+/* Applies LIMIT and OFFSET to all shards together. */
+static void
+set_limits(SlFanoutSpec *spec)
+{
+	SlText	   *query = spec->text;
+	int64		per_shard;
+
+	spec->has_limit = limit_value(&query->limit, spec, "LIMIT", &spec->limit);
+	if (!limit_value(&query->offset, spec, "OFFSET", &spec->offset))
+		spec->offset = 0;
+	if (query->limit_param > 0 && spec->has_limit)
+	{
+		per_shard = spec->limit > PG_INT64_MAX - spec->offset ? PG_INT64_MAX :
+			spec->limit + spec->offset;
+		spec->params[query->limit_param - 1] = psprintf("%lld", (long long) per_shard);
+	}
+	spec->param_count = Max(spec->param_count, query->limit_param);
+
+	/*
+	 * They are not in the text any more, where a shard could find their
+	 * types.
+	 */
+	spec->param_types = palloc0(sizeof(Oid) * Max(spec->param_count, 1));
+	if (query->limit.param > 0)
+		spec->param_types[query->limit.param - 1] = INT8OID;
+	if (query->offset.param > 0)
+		spec->param_types[query->offset.param - 1] = INT8OID;
+}
+
+/* query() and query_key() ---------------------------------------------------- */
+
+static SlFanout *
+begin_query(const SlCall *call, TupleDesc wanted)
+{
+	SlFanoutSpec spec = {0};
+	bool		per_shard = !call->nulls[QUERY_PER_SHARD] &&
+	DatumGetBool(call->values[QUERY_PER_SHARD]);
+	SlText	   *query = sl_text_parse(get_sql(call, QUERY_SQL));
+
+	if (call->nulls[QUERY_ON_ERROR])
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("\"on_error\" must not be NULL"));
+	spec.skip_failures = sl_call_on_error_skips(TextDatumGetCString(call->values[QUERY_ON_ERROR]));
+	spec.wanted = wanted;
+	spec.shard_column = find_shard_column(wanted);
+	sl_call_params(get_array(call, QUERY_PARAMS), &spec.param_count, &spec.params);
+	if (query->whole != NULL && !per_shard && spec.shard_column < 0)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("results of the shards cannot be merged"),
+				errdetail("%s", query->whole),
+				errhint("For one result per shard add a column \"%s\" to the column list, or use per_shard => true.",
+						SHARD_COLUMN));
+	spec.text = query;
+	spec.is_write = query->is_write;
+	if (!per_shard && query->whole == NULL)
+	{
+		sl_text_rewrite(query, spec.param_count);
+		spec.merge = query->order != NIL;
+		set_limits(&spec);
+	}
+	spec.sql = query->sql;
+	spec.shards = sl_call_shards(get_name(call, QUERY_MAP, "map"), get_array(call, QUERY_SHARDS));
+	sl_fanout_reset_missing();
+	if (spec.is_write)
+		PreventCommandIfReadOnly("shardlet.query() of a text that writes");
+	sl_call_check_states(&spec.shards, spec.is_write, spec.skip_failures);
+	return sl_fanout_begin(&spec);
+}
+
+/* Which shard has the key?  It must be available. */
+static SlShard *
+route_key(const SlCall *call, bool is_write)
+{
+	SlMap	   *map = sl_map_get(get_name(call, KEY_MAP, "map"));
+	SlKeyArgs	args;
+	Datum		key[SL_MAX_KEYS];
+	const SlShardlet *shardlet;
+
+	sl_key_args_split(call->values + KEY_FIRST, call->nulls + KEY_FIRST, call->types + KEY_FIRST,
+					  call->count - KEY_FIRST, call->is_variadic, &args);
+	sl_map_coerce_key(map, false, &args, key);
+	shardlet = sl_map_lookup(map, key);
+	sl_map_check_readable(map, shardlet);
+	if (is_write && (shardlet->state == SL_STATE_READ_ONLY ||
+					 shardlet->shard->state == SL_STATE_READ_ONLY))
+		ereport(ERROR,
+				errcode(SL_ERR_READ_ONLY),
+				errmsg("key of map \"%s\" is read-only", NameStr(map->name)),
+				errdetail("It is in shardlet %lld on shard \"%s\".",
+						  (long long) shardlet->id, NameStr(shardlet->shard->name)));
+	return shardlet->shard;
+}
+
+static SlFanout *
+begin_query_key(const SlCall *call, TupleDesc wanted)
+{
+	SlFanoutSpec spec = {0};
+	SlText	   *query = sl_text_parse(get_sql(call, KEY_SQL));
+
+	sl_call_params(get_array(call, KEY_PARAMS), &spec.param_count, &spec.params);
+	spec.text = query;
+	spec.is_write = query->is_write;
+	spec.sql = query->sql;
+	spec.wanted = wanted;
+	spec.shard_column = find_shard_column(wanted);
+	if (spec.is_write)
+		PreventCommandIfReadOnly("shardlet.query_key() of a text that writes");
+	spec.shards = list_make1(route_key(call, spec.is_write));
+	sl_fanout_reset_missing();
+	return sl_fanout_begin(&spec);
+}
+
+/* Begins what a call of query() or query_key() asks for. */
+SlFanout *
+sl_call_begin(const SlCall *call, TupleDesc wanted)
+{
+	return call->is_key ? begin_query_key(call, wanted) : begin_query(call, wanted);
+}

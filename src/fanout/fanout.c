@@ -1,0 +1,670 @@
+/*
+ * fanout.c
+ *		Runs one statement on many shards and merges what comes back.
+ *
+ * First every shard tells what the statement returns, and these answers are
+ * compared, so that a difference is found before anything runs and whichever
+ * shard answers first.  Then it runs on all shards at a time (at most
+ * shardlet.max_parallel_shards), and rows are handed on as they come.
+ *
+ * A shard is read from only when its next row is wanted: one that is ahead is
+ * held back by TCP, and nothing piles up here.  When rows are merged in order,
+ * each stream is checked to be in that order; a shard whose collation differs
+ * is an error and not a wrong order.  If more shards take part than may run at
+ * a time, a merge needs a row of each before it can begin: then the rows of
+ * those that run first are kept in tuplestores.
+ *
+ * Statements that still run when a fan-out ends, by LIMIT, an error or a
+ * cancel, are cancelled on the shards.  All living fan-outs are in a list, so
+ * that the end of a (sub)transaction finds those that it made.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "fanout/stream.h"
+
+static dlist_head fanouts = DLIST_STATIC_INIT(fanouts);
+
+/* Names of shards that the last statement did without; in TopMemoryContext. */
+static List *missing = NIL;
+
+static bool
+is_live(const SlStream *stream)
+{
+	return stream->state != STREAM_FINISHED && stream->state != STREAM_FAILED;
+}
+
+/* Has this shard's statement been sent, or is it over? */
+static bool
+is_started(const SlStream *stream)
+{
+	return stream->state == STREAM_RUNNING || !is_live(stream);
+}
+
+/* Missing shards ------------------------------------------------------------- */
+
+List *
+sl_fanout_missing(void)
+{
+	return missing;
+}
+
+void
+sl_fanout_reset_missing(void)
+{
+	list_free_deep(missing);
+	missing = NIL;
+}
+
+void
+sl_fanout_add_missing(const SlShard *shard)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
+	missing = lappend(missing, pstrdup(NameStr(shard->name)));
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Failures ------------------------------------------------------------------- */
+
+/* Moves a position in the text that was sent to the one the caller wrote. */
+static void
+correct_position(const SlText *query, SlFailure *failure)
+{
+	if (query == NULL || query->added_length == 0 || failure->position == 0)
+		return;
+	if (failure->position > query->added_at + query->added_length)
+		failure->position -= query->added_length;
+	else if (failure->position > query->added_at)
+		failure->position = 0;
+}
+
+static bool
+all_failed(const SlFanout *fanout)
+{
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (fanout->streams[i].state != STREAM_FAILED)
+			return false;
+	}
+	return true;
+}
+
+/* A shard failed: that ends the statement, unless it may do without. */
+static void
+handle_failure(SlFanout *fanout, SlStream *stream)
+{
+	SlFailure  *failure = stream->failure;
+	const SlText *query = fanout->spec.text;
+	const char *source = query != NULL ? query->source : fanout->spec.sql;
+
+	stream->failure = NULL;
+	correct_position(query, failure);
+	if (!fanout->spec.skip_failures || all_failed(fanout))
+		sl_failure_raise(failure, stream->shard_name, source);
+	sl_fanout_add_missing(stream->shard);
+	ereport(WARNING,
+			errcode(failure->sqlstate),
+			errmsg("shard \"%s\" is left out", stream->shard_name),
+			errdetail_internal("%s", failure->message));
+}
+
+/* Looks at a stream that was let go on. */
+static void
+check_failure(SlFanout *fanout, SlStream *stream)
+{
+	if (stream->state == STREAM_FAILED && stream->failure != NULL)
+		handle_failure(fanout, stream);
+
+	/* It may have to begin anew. */
+	if (!is_started(stream))
+		fanout->all_started = false;
+}
+
+/* Waiting -------------------------------------------------------------------- */
+
+/* When must something have come from this stream? */
+static TimestampTz
+stream_deadline(const SlStream *stream)
+{
+	if (stream->state == STREAM_OPENING)
+		return stream->conn->deadline;
+	if (sl_shard_timeout == 0)
+		return DT_NOEND;
+	return GetCurrentTimestamp() + (int64) sl_shard_timeout * 1000 - stream->waited_us;
+}
+
+static void
+check_deadline(SlFanout *fanout, SlStream *stream, TimestampTz now)
+{
+	if (stream_deadline(stream) > now)
+		return;
+	sl_wait_forget(&fanout->wait_cache);
+	sl_stream_time_out(stream, stream->state == STREAM_OPENING ?
+					   psprintf("No answer came within %d ms.", sl_connect_timeout) :
+					   psprintf("It took longer than shardlet.shard_timeout, %d ms.",
+								sl_shard_timeout));
+	check_failure(fanout, stream);
+}
+
+/* Waits for one of the collected streams, and lets each go on that can. */
+static void
+wait_for_streams(SlFanout *fanout, int count)
+{
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz deadline = DT_NOEND;
+	TimestampTz now;
+
+	for (int i = 0; i < count; i++)
+		deadline = Min(deadline, stream_deadline(fanout->item_streams[i]));
+	if (count == 1 && fanout->items[0].conn->state == SL_CONN_OPEN)
+		fanout->items[0].ready = sl_wait_conn(fanout->items[0].conn, deadline);
+	else
+	{
+		/* While libpq connects it may change sockets. */
+		for (int i = 0; i < count; i++)
+		{
+			if (fanout->items[i].conn->state == SL_CONN_CONNECTING)
+				sl_wait_forget(&fanout->wait_cache);
+		}
+		(void) sl_wait_items(fanout->items, count, deadline, &fanout->wait_cache);
+	}
+	now = GetCurrentTimestamp();
+	for (int i = 0; i < count; i++)
+	{
+		SlStream   *stream = fanout->item_streams[i];
+
+		stream->waited_us += now - started;
+		if (fanout->items[i].ready)
+			sl_stream_step(stream);
+		else if (sl_stream_needs_wait(stream))
+			check_deadline(fanout, stream, now);
+		if (stream->conn == NULL || stream->conn->state == SL_CONN_CLOSED)
+			sl_wait_forget(&fanout->wait_cache);
+		check_failure(fanout, stream);
+	}
+}
+
+static void
+add_item(SlFanout *fanout, int *count, SlStream *stream)
+{
+	fanout->items[*count].conn = stream->conn;
+	fanout->items[*count].events = sl_conn_wants(stream->conn);
+	fanout->items[*count].ready = false;
+	fanout->item_streams[(*count)++] = stream;
+}
+
+static int
+running_count(const SlFanout *fanout)
+{
+	int			count = 0;
+
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		StreamState state = fanout->streams[i].state;
+
+		if (state == STREAM_OPENING || state == STREAM_PREPARING || state == STREAM_RUNNING)
+			count++;
+	}
+	return count;
+}
+
+/* Finding out what comes ------------------------------------------------------ */
+
+/* Connects everywhere and has the statement described. */
+static void
+describe_everywhere(SlFanout *fanout)
+{
+	for (;;)
+	{
+		int			count = 0;
+
+		CHECK_FOR_INTERRUPTS();
+		for (int i = 0; i < fanout->stream_count; i++)
+		{
+			SlStream   *stream = &fanout->streams[i];
+
+			if (stream->state == STREAM_QUEUED && running_count(fanout) < sl_max_parallel_shards)
+			{
+				sl_stream_begin(stream);
+				check_failure(fanout, stream);
+			}
+			if (sl_stream_needs_wait(stream))
+				add_item(fanout, &count, stream);
+		}
+		if (count == 0)
+			break;
+		wait_for_streams(fanout, count);
+	}
+}
+
+/*
+ * A table may have changed since the statement was prepared: where an old
+ * description does not fit, a new one is asked for.
+ */
+static void
+renew_descriptions(SlFanout *fanout)
+{
+	bool		any = false;
+
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		SlStream   *stream = &fanout->streams[i];
+
+		if (stream->state != STREAM_READY || !stream->was_prepared ||
+			sl_merge_count_fits(fanout, stream))
+			continue;
+		sl_stream_describe_again(stream);
+		any = true;
+	}
+	if (any)
+		describe_everywhere(fanout);
+}
+
+/* Sends the statement to shards that have it described. */
+static void
+start_streams(SlFanout *fanout)
+{
+	int			running;
+
+	/* This is asked for every row. */
+	if (fanout->all_started)
+		return;
+	running = running_count(fanout);
+	for (int i = 0; i < fanout->stream_count && running < sl_max_parallel_shards; i++)
+	{
+		SlStream   *stream = &fanout->streams[i];
+
+		if (stream->state != STREAM_READY)
+			continue;
+
+		/* One that had to begin anew has to be looked at again. */
+		if (stream->has_retried)
+			sl_merge_open_stream(fanout, stream);
+		sl_stream_execute(stream);
+		running++;
+		check_failure(fanout, stream);
+	}
+	fanout->all_started = true;
+	for (int i = 0; i < fanout->stream_count; i++)
+		fanout->all_started = fanout->all_started && is_started(&fanout->streams[i]);
+}
+
+/* Rows ----------------------------------------------------------------------- */
+
+static void
+wait_for_some(SlFanout *fanout)
+{
+	int			count = 0;
+
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (sl_stream_needs_wait(&fanout->streams[i]))
+			add_item(fanout, &count, &fanout->streams[i]);
+	}
+	if (count > 0)
+		wait_for_streams(fanout, count);
+}
+
+/* Not merging: a row of whichever stream has one. */
+static SlStream *
+next_unordered(SlFanout *fanout)
+{
+	for (;;)
+	{
+		bool		any = false;
+
+		CHECK_FOR_INTERRUPTS();
+		start_streams(fanout);
+		for (int i = 0; i < fanout->stream_count; i++)
+		{
+			int			index = (fanout->next_stream + i) % fanout->stream_count;
+			SlStream   *stream = &fanout->streams[index];
+
+			if (stream->decoder != NULL && sl_stream_take_row(stream))
+			{
+				/* Stay with it: its rows are in libpq's buffer already. */
+				fanout->next_stream = index;
+				return stream;
+			}
+			check_failure(fanout, stream);
+			any = any || is_live(stream);
+		}
+		if (!any)
+			return NULL;
+		wait_for_some(fanout);
+	}
+}
+
+/* Merging: brings the stream's next row into the heap, if it has one. */
+static void
+advance_merge(SlFanout *fanout, SlStream *stream)
+{
+	while (!sl_stream_take_row(stream))
+	{
+		check_failure(fanout, stream);
+		if (!is_live(stream))
+			return;
+		if (stream->state == STREAM_READY)
+			start_streams(fanout);
+		if (sl_stream_needs_wait(stream))
+		{
+			int			count = 0;
+
+			add_item(fanout, &count, stream);
+			wait_for_streams(fanout, count);
+		}
+	}
+	sl_merge_check_order(fanout, stream);
+	binaryheap_add(fanout->heap, PointerGetDatum(stream));
+}
+
+/* A merge begins when every stream has a row, or has ended. */
+static void
+fill_heap(SlFanout *fanout)
+{
+	fanout->heap_is_filled = true;
+	for (;;)
+	{
+		bool		all_started = true;
+		bool		all_ready = true;
+
+		CHECK_FOR_INTERRUPTS();
+		start_streams(fanout);
+		for (int i = 0; i < fanout->stream_count; i++)
+			all_started = all_started && is_started(&fanout->streams[i]);
+		for (int i = 0; i < fanout->stream_count; i++)
+		{
+			SlStream   *stream = &fanout->streams[i];
+
+			/* Those that may not run yet need the place of those that do. */
+			if (!all_started && stream->state == STREAM_RUNNING)
+				sl_stream_spill(stream);
+			check_failure(fanout, stream);
+			all_ready = all_ready && (!is_live(stream) || stream->result != NULL);
+		}
+		if (all_started && all_ready)
+			break;
+		wait_for_some(fanout);
+	}
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (fanout->streams[i].decoder != NULL)
+			advance_merge(fanout, &fanout->streams[i]);
+	}
+}
+
+static SlStream *
+next_merged(SlFanout *fanout)
+{
+	if (!fanout->heap_is_filled)
+		fill_heap(fanout);
+	else if (fanout->current != NULL)
+		advance_merge(fanout, fanout->current);
+	fanout->current = NULL;
+	if (binaryheap_empty(fanout->heap))
+		return NULL;
+	fanout->current = (SlStream *) DatumGetPointer(binaryheap_remove_first(fanout->heap));
+	return fanout->current;
+}
+
+/* Hands a row out. */
+static void
+store_row(SlFanout *fanout, SlStream *stream, TupleTableSlot *slot)
+{
+	MemoryContext old_context;
+
+	ExecClearTuple(slot);
+	MemoryContextReset(fanout->output_context);
+	old_context = MemoryContextSwitchTo(fanout->output_context);
+	sl_decoder_convert(stream->decoder, stream->values, stream->nulls,
+					   slot->tts_values, slot->tts_isnull);
+	if (fanout->spec.shard_column >= 0)
+	{
+		Oid			type = TupleDescAttr(fanout->spec.wanted, fanout->spec.shard_column)->atttypid;
+
+		slot->tts_values[fanout->spec.shard_column] = type == NAMEOID ?
+			NameGetDatum(&stream->shard->name) :
+			CStringGetTextDatum(NameStr(stream->shard->name));
+		slot->tts_isnull[fanout->spec.shard_column] = false;
+	}
+	MemoryContextSwitchTo(old_context);
+	ExecStoreVirtualTuple(slot);
+}
+
+/*
+ * Puts the next row into the slot, which has the wanted columns.  Returns false
+ * at the end.  The row is good until the next call.
+ */
+bool
+sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot)
+{
+	MemoryContext old_context;
+	SlStream   *stream = NULL;
+
+	if (fanout->is_over)
+		return false;
+	old_context = MemoryContextSwitchTo(fanout->context);
+	if (!fanout->spec.has_limit || fanout->returned < fanout->spec.limit)
+	{
+		do
+			stream = fanout->heap != NULL ? next_merged(fanout) : next_unordered(fanout);
+		while (stream != NULL && fanout->skipped++ < fanout->spec.offset);
+	}
+	MemoryContextSwitchTo(old_context);
+	if (stream == NULL)
+	{
+		sl_fanout_end(fanout);
+		return false;
+	}
+	fanout->returned++;
+	store_row(fanout, stream, slot);
+	return true;
+}
+
+/* Beginning and end ----------------------------------------------------------- */
+
+/* Ends what still runs.  May wait for shards, and throw a cancel. */
+static void
+stop_streams(SlFanout *fanout)
+{
+	List	   *conns = NIL;
+
+	sl_wait_forget(&fanout->wait_cache);
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		SlStream   *stream = &fanout->streams[i];
+
+		if (stream->result != NULL)
+			PQclear(stream->result);
+		stream->result = NULL;
+		if (stream->conn != NULL && stream->conn->owner == stream)
+			conns = lappend(conns, stream->conn);
+		sl_stream_release(stream);
+		if (is_live(stream))
+			stream->state = STREAM_FINISHED;
+	}
+	if (conns != NIL)
+		sl_cancel(conns);
+}
+
+/*
+ * Ends a fan-out; ending it again does nothing.  What it kept in tuplestores
+ * goes with its memory and resource owner.
+ */
+void
+sl_fanout_end(SlFanout *fanout)
+{
+	if (fanout->is_over)
+		return;
+	fanout->is_over = true;
+	dlist_delete(&fanout->node);
+	stop_streams(fanout);
+}
+
+/*
+ * The memory goes away without an end: a transaction aborts, and frees what its
+ * portals had before it calls anyone.  Nothing may be thrown here.
+ */
+static void
+forget_fanout(void *arg)
+{
+	HOLD_INTERRUPTS();
+	sl_fanout_end(arg);
+	RESUME_INTERRUPTS();
+}
+
+static void
+make_streams(SlFanout *fanout)
+{
+	ListCell   *cell;
+
+	fanout->stream_count = 0;
+	fanout->streams = palloc0(sizeof(SlStream) * Max(list_length(fanout->spec.shards), 1));
+	foreach(cell, fanout->spec.shards)
+	{
+		SlStream   *stream = &fanout->streams[fanout->stream_count++];
+
+		stream->spec = &fanout->spec;
+		stream->context = fanout->context;
+		stream->resources = CurrentResourceOwner;
+		stream->shard = lfirst(cell);
+		stream->shard_name = pstrdup(NameStr(stream->shard->name));
+		stream->row_context = AllocSetContextCreate(fanout->context, "shardlet row",
+													ALLOCSET_SMALL_SIZES);
+		stream->former_context = AllocSetContextCreate(fanout->context, "shardlet former row",
+													   ALLOCSET_SMALL_SIZES);
+	}
+	fanout->items = palloc0(sizeof(SlWaitItem) * Max(fanout->stream_count, 1));
+	fanout->item_streams = palloc0(sizeof(SlStream *) * Max(fanout->stream_count, 1));
+}
+
+/*
+ * Begins a fan-out: connects, finds out what comes and checks it.  It lives in
+ * a child of the current memory context.
+ */
+SlFanout *
+sl_fanout_begin(const SlFanoutSpec *spec)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shardlet fan-out",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	SlFanout   *fanout = palloc0(sizeof(SlFanout));
+
+	fanout->context = context;
+	fanout->spec = *spec;
+	fanout->transaction = GetCurrentSubTransactionId();
+	fanout->output_context = AllocSetContextCreate(context, "shardlet output row",
+												   ALLOCSET_SMALL_SIZES);
+	make_streams(fanout);
+	sl_merge_assign_sources(fanout);
+	dlist_push_tail(&fanouts, &fanout->node);
+	fanout->callback.func = forget_fanout;
+	fanout->callback.arg = fanout;
+	MemoryContextRegisterResetCallback(context, &fanout->callback);
+	describe_everywhere(fanout);
+	renew_descriptions(fanout);
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (fanout->streams[i].state == STREAM_READY)
+			sl_merge_open_stream(fanout, &fanout->streams[i]);
+	}
+	sl_merge_open(fanout);
+	MemoryContextSwitchTo(old_context);
+	return fanout;
+}
+
+/* Transactions ---------------------------------------------------------------- */
+
+/* Ends the fan-outs of a (sub)transaction; 0 is all of them. */
+static void
+end_fanouts(SubTransactionId transaction)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &fanouts)
+	{
+		/* cppcheck-suppress nullPointer */
+		SlFanout   *fanout = dlist_container(SlFanout, node, iter.cur);
+
+		if (transaction == InvalidSubTransactionId || fanout->transaction == transaction)
+			sl_fanout_end(fanout);
+	}
+}
+
+/*
+ * Stops what runs on shards without anyone streaming from it: a broadcast was
+ * interrupted.  A transaction that it had begun there ends with the connection.
+ */
+static void
+stop_broadcasts(void)
+{
+	List	   *busy = NIL;
+	ListCell   *cell;
+
+	foreach(cell, sl_pool_all())
+	{
+		SlConn	   *conn = lfirst(cell);
+
+		if (conn->owner == NULL && (conn->state != SL_CONN_OPEN || !sl_flight_is_empty(conn)))
+			busy = lappend(busy, conn);
+	}
+	if (busy != NIL)
+		sl_cancel(busy);
+	foreach(cell, sl_pool_all())
+	{
+		SlConn	   *conn = lfirst(cell);
+
+		if (conn->owner == NULL && PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
+			sl_conn_close(conn);
+	}
+}
+
+static void
+at_transaction_end(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_ABORT && event != XACT_EVENT_PARALLEL_ABORT)
+		return;
+	end_fanouts(InvalidSubTransactionId);
+	stop_broadcasts();
+}
+
+static void
+at_subtransaction_end(SubXactEvent event, SubTransactionId my_id, SubTransactionId parent_id,
+					  void *arg)
+{
+	dlist_iter	iter;
+
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		end_fanouts(my_id);
+		stop_broadcasts();
+	}
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+	{
+		dlist_foreach(iter, &fanouts)
+		{
+			/* cppcheck-suppress nullPointer */
+			SlFanout   *fanout = dlist_container(SlFanout, node, iter.cur);
+
+			if (fanout->transaction == my_id)
+				fanout->transaction = parent_id;
+		}
+	}
+}
+
+void
+sl_fanout_init(void)
+{
+	RegisterXactCallback(at_transaction_end, NULL);
+	RegisterSubXactCallback(at_subtransaction_end, NULL);
+}

@@ -1,0 +1,104 @@
+/*
+ * fanout.h
+ *		One text to many shards, with merged results.
+ */
+#ifndef SL_FANOUT_H
+#define SL_FANOUT_H
+
+#include "executor/tuptable.h"
+
+#include "remote/remote.h"
+
+/* text.c: what a text is, and the text that shards get */
+
+/* One item of ORDER BY. */
+typedef struct SlOrderItem
+{
+	int			column;			/* of the result, from 0; -1: see below */
+	char	   *name;			/* of a result column; NULL: carried along */
+	int			carried;		/* which of the columns that were added */
+	bool		descending;
+	bool		nulls_first;
+	Oid			collation;		/* of COLLATE; invalid if none is written */
+} SlOrderItem;
+
+/* LIMIT or OFFSET: a number, or a parameter. */
+typedef struct SlLimit
+{
+	bool		is_given;
+	int			param;			/* number of the parameter, or 0 */
+	int64		value;
+} SlLimit;
+
+typedef struct SlText
+{
+	const char *source;			/* as the caller wrote it */
+	char	   *sql;			/* as shards get it */
+	bool		is_write;
+	const char *whole;			/* why a shard's result is no part of the
+								 * whole, or NULL */
+	List	   *order;			/* of SlOrderItem */
+	SlLimit		limit;
+	SlLimit		offset;
+	int			limit_param;	/* number of the parameter that was added, or
+								 * 0 */
+	int			carried_count;	/* columns that were added */
+	int			added_at;		/* where, and how long they are: for positions */
+	int			added_length;
+} SlText;
+
+extern SlText *sl_text_parse(const char *source);
+extern void sl_text_rewrite(SlText *query, int param_count);
+
+/* fanout.c */
+typedef struct SlFanout SlFanout;
+
+typedef struct SlFanoutSpec
+{
+	List	   *shards;			/* of SlShard */
+	SlText	   *text;			/* NULL for a text that is not looked at */
+	const char *sql;			/* as shards get it */
+	int			param_count;
+	const char **params;
+	Oid		   *param_types;	/* NULL, or of each parameter; 0 is unknown */
+	TupleDesc	wanted;
+	int			shard_column;	/* of the wanted ones, or -1 */
+	bool		merge;			/* by the text's order */
+	bool		has_limit;
+	int64		limit;
+	int64		offset;
+	bool		skip_failures;
+	bool		is_write;
+} SlFanoutSpec;
+
+extern void sl_fanout_init(void);
+extern SlFanout *sl_fanout_begin(const SlFanoutSpec *spec);
+extern bool sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot);
+extern void sl_fanout_end(SlFanout *fanout);
+extern List *sl_fanout_missing(void);
+extern void sl_fanout_reset_missing(void);
+extern void sl_fanout_add_missing(const SlShard *shard);
+
+/* call.c: from the arguments of query() and query_key() to a fan-out */
+typedef struct SlCall
+{
+	bool		is_key;			/* query_key() */
+	Datum	   *values;
+	bool	   *nulls;
+	Oid		   *types;
+	int			count;
+	bool		is_variadic;
+} SlCall;
+
+extern bool sl_call_is_query(Oid function);
+extern bool sl_call_is_key(Oid function);
+extern SlFanout *sl_call_begin(const SlCall *call, TupleDesc wanted);
+extern List *sl_call_shards(const char *map_name, ArrayType *names);
+extern void sl_call_params(ArrayType *array, int *count, const char ***params);
+extern bool sl_call_on_error_skips(const char *on_error);
+extern void sl_call_check_states(List **shards, bool is_write, bool skip);
+
+/* scan.c */
+extern void sl_scan_init(void);
+
+#endif							/* SL_FANOUT_H */

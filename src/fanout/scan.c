@@ -1,0 +1,277 @@
+/*
+ * scan.c
+ *		query() and query_key() in FROM, as a scan that streams.
+ *
+ * PostgreSQL puts all rows of a function in FROM into a tuplestore before it
+ * looks at the first one.  So a call of ours is planned as a custom scan: rows
+ * are handed on as they come, LIMIT stops the shards, and memory stays flat.
+ * The function itself (fanout_funcs.c) remains for what cannot be planned that
+ * way, such as WITH ORDINALITY.
+ */
+#include "postgres.h"
+
+#include "commands/explain.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/extensible.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/restrictinfo.h"
+#include "parser/parsetree.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "fanout/fanout.h"
+
+typedef struct QueryScanState
+{
+	CustomScanState css;		/* must come first */
+	Oid			function;
+	bool		is_variadic;
+	List	   *arguments;		/* of ExprState */
+	List	   *types;			/* of the arguments */
+	SlFanout   *fanout;			/* NULL: not begun */
+	MemoryContext context;		/* of the fan-out, emptied at a rescan */
+} QueryScanState;
+
+static set_rel_pathlist_hook_type next_pathlist_hook = NULL;
+
+static Plan *plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path,
+					   List *target_list, List *clauses, List *custom_plans);
+static Node *create_state(CustomScan *scan);
+static void begin_scan(CustomScanState *node, EState *estate, int eflags);
+static TupleTableSlot *exec_scan(CustomScanState *node);
+static void end_scan(CustomScanState *node);
+static void rescan(CustomScanState *node);
+static void explain_scan(CustomScanState *node, List *ancestors, ExplainState *es);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "Shardlet Query",
+	.PlanCustomPath = plan_scan,
+};
+
+static const CustomScanMethods scan_methods = {
+	.CustomName = "Shardlet Query",
+	.CreateCustomScanState = create_state,
+};
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "Shardlet Query",
+	.BeginCustomScan = begin_scan,
+	.ExecCustomScan = exec_scan,
+	.EndCustomScan = end_scan,
+	.ReScanCustomScan = rescan,
+	.ExplainCustomScan = explain_scan,
+};
+
+/* Planning ------------------------------------------------------------------- */
+
+/* The call, if the relation is nothing but a call of ours. */
+static FuncExpr *
+find_call(RangeTblEntry *entry)
+{
+	RangeTblFunction *function;
+
+	if (entry->rtekind != RTE_FUNCTION || entry->funcordinality ||
+		list_length(entry->functions) != 1)
+		return NULL;
+	function = linitial_node(RangeTblFunction, entry->functions);
+	if (!IsA(function->funcexpr, FuncExpr) ||
+		!sl_call_is_query(((FuncExpr *) function->funcexpr)->funcid))
+		return NULL;
+	return (FuncExpr *) function->funcexpr;
+}
+
+static void
+add_scan_path(PlannerInfo *root, RelOptInfo *rel, Index index, RangeTblEntry *entry)
+{
+	CustomPath *path;
+
+	if (next_pathlist_hook)
+		next_pathlist_hook(root, rel, index, entry);
+	if (find_call(entry) == NULL)
+		return;
+	path = makeNode(CustomPath);
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = rel;
+	path->path.pathtarget = rel->reltarget;
+	path->path.param_info = get_baserel_parampathinfo(root, rel, rel->lateral_relids);
+	path->path.rows = rel->rows;
+	path->path.startup_cost = rel->baserestrictcost.startup;
+	path->path.total_cost = path->path.startup_cost + cpu_tuple_cost * rel->tuples;
+	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+	path->methods = &path_methods;
+
+	/* The function scan is never better. */
+	rel->pathlist = NIL;
+	add_path(rel, (Path *) path);
+}
+
+/* Every column of the call, as the scan returns it. */
+static List *
+make_scan_list(RelOptInfo *rel, RangeTblEntry *entry)
+{
+	RangeTblFunction *function = linitial_node(RangeTblFunction, entry->functions);
+	List	   *result = NIL;
+
+	for (int i = 0; i < function->funccolcount; i++)
+	{
+		Var		   *column = makeVar(rel->relid, i + 1,
+									 list_nth_oid(function->funccoltypes, i),
+									 list_nth_int(function->funccoltypmods, i),
+									 list_nth_oid(function->funccolcollations, i), 0);
+
+		result = lappend(result, makeTargetEntry((Expr *) column, i + 1,
+												 pstrdup(strVal(list_nth(entry->eref->colnames, i))),
+												 false));
+	}
+	return result;
+}
+
+static Plan *
+plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *target_list,
+		  List *clauses, List *custom_plans)
+{
+	RangeTblEntry *entry = planner_rt_fetch(rel->relid, root);
+	FuncExpr   *call = find_call(entry);
+	CustomScan *scan = makeNode(CustomScan);
+
+	scan->scan.plan.targetlist = target_list;
+	scan->scan.plan.qual = extract_actual_clauses(clauses, false);
+	scan->scan.scanrelid = 0;
+	scan->flags = best_path->flags;
+	scan->custom_scan_tlist = make_scan_list(rel, entry);
+	scan->custom_exprs = copyObject(call->args);
+	scan->custom_private = list_make1_int((int) call->funcid);
+	scan->custom_private = lappend_int(scan->custom_private, call->funcvariadic);
+	scan->methods = &scan_methods;
+	return &scan->scan.plan;
+}
+
+/* Execution ------------------------------------------------------------------ */
+
+static Node *
+create_state(CustomScan *scan)
+{
+	QueryScanState *state = (QueryScanState *) newNode(sizeof(QueryScanState), T_CustomScanState);
+
+	state->css.methods = &exec_methods;
+	return (Node *) state;
+}
+
+static void
+begin_scan(CustomScanState *node, EState *estate, int eflags)
+{
+	QueryScanState *state = (QueryScanState *) node;
+	CustomScan *scan = (CustomScan *) node->ss.ps.plan;
+	AclResult	allowed;
+	ListCell   *cell;
+
+	state->function = (Oid) linitial_int(scan->custom_private);
+	state->is_variadic = lsecond_int(scan->custom_private) != 0;
+	allowed = sl_function_aclcheck(state->function, GetUserId());
+	if (allowed != ACLCHECK_OK)
+		aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(state->function));
+	state->arguments = ExecInitExprList(scan->custom_exprs, &node->ss.ps);
+	foreach(cell, scan->custom_exprs)
+		state->types = lappend_oid(state->types, exprType(lfirst(cell)));
+	state->context = AllocSetContextCreate(estate->es_query_cxt, "shardlet query scan",
+										   ALLOCSET_DEFAULT_SIZES);
+}
+
+/* Evaluates the arguments and begins. */
+static void
+begin_fanout(QueryScanState *state)
+{
+	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
+	int			count = list_length(state->arguments);
+	MemoryContext old_context = MemoryContextSwitchTo(state->context);
+	SlCall		call = {0};
+
+	call.is_key = sl_call_is_key(state->function);
+	call.is_variadic = state->is_variadic;
+	call.count = count;
+	call.values = palloc(sizeof(Datum) * count);
+	call.nulls = palloc(sizeof(bool) * count);
+	call.types = palloc(sizeof(Oid) * count);
+	for (int i = 0; i < count; i++)
+	{
+		call.values[i] = ExecEvalExpr(list_nth(state->arguments, i), econtext, &call.nulls[i]);
+		call.types[i] = list_nth_oid(state->types, i);
+	}
+	state->fanout = sl_call_begin(&call, state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor);
+	MemoryContextSwitchTo(old_context);
+}
+
+static TupleTableSlot *
+access_next(ScanState *node)
+{
+	QueryScanState *state = (QueryScanState *) node;
+	TupleTableSlot *slot = node->ss_ScanTupleSlot;
+
+	if (state->fanout == NULL)
+		begin_fanout(state);
+	if (!sl_fanout_next(state->fanout, slot))
+		return ExecClearTuple(slot);
+	return slot;
+}
+
+/* Rows are never fetched again, so there is nothing to check again. */
+static bool
+recheck(ScanState *node, TupleTableSlot *slot)
+{
+	return true;
+}
+
+static TupleTableSlot *
+exec_scan(CustomScanState *node)
+{
+	return ExecScan(&node->ss, access_next, recheck);
+}
+
+static void
+end_fanout(QueryScanState *state)
+{
+	if (state->fanout != NULL)
+		sl_fanout_end(state->fanout);
+	state->fanout = NULL;
+}
+
+static void
+end_scan(CustomScanState *node)
+{
+	end_fanout((QueryScanState *) node);
+}
+
+static void
+rescan(CustomScanState *node)
+{
+	QueryScanState *state = (QueryScanState *) node;
+
+	ExecClearTuple(node->ss.ss_ScanTupleSlot);
+	end_fanout(state);
+	MemoryContextReset(state->context);
+	ExecScanReScan(&node->ss);
+}
+
+static void
+explain_scan(CustomScanState *node, List *ancestors, ExplainState *es)
+{
+	QueryScanState *state = (QueryScanState *) node;
+
+	ExplainPropertyText("Function", get_func_name(state->function), es);
+}
+
+void
+sl_scan_init(void)
+{
+	RegisterCustomScanMethods(&scan_methods);
+	next_pathlist_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = add_scan_path;
+}

@@ -1,0 +1,516 @@
+/*
+ * stream.c
+ *		One shard's part of a fan-out.
+ *
+ * A stream never waits, but for one case: it makes another stream yield that
+ * owns the connection it needs.  sl_stream_step() does what can be done with
+ * what has arrived; the fan-out waits for all its streams together.
+ *
+ * A failure is kept in the stream; the fan-out decides what becomes of it.  A
+ * statement that only reads, and of which nothing has come yet, is tried once
+ * more if the connection was an old one that turned out dead, or a statement
+ * prepared earlier does not fit the tables any more.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "fanout/stream.h"
+
+static bool drain_step(SlStream *stream);
+
+/* Gives the connection back. */
+void
+sl_stream_release(SlStream *stream)
+{
+	if (stream->conn != NULL && stream->conn->owner == stream)
+		stream->conn->owner = NULL;
+}
+
+static void
+fail(SlStream *stream, SlFailure *failure)
+{
+	stream->failure = failure;
+	stream->state = STREAM_FAILED;
+	sl_stream_release(stream);
+}
+
+/* Is the failure one that goes away by beginning anew? */
+static bool
+can_retry(const SlStream *stream, const SlFailure *failure)
+{
+	if (stream->has_retried || stream->has_answered)
+		return false;
+	if (failure->lost)
+		return stream->was_open && !stream->spec->is_write;
+	return stream->was_prepared &&
+		(failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED ||
+		 failure->sqlstate == ERRCODE_UNDEFINED_PSTATEMENT);
+}
+
+/* Somebody else may have forgotten it already. */
+static void
+forget_prepared(SlStream *stream)
+{
+	SlPrepared *prepared;
+
+	if (stream->conn->state != SL_CONN_OPEN)
+		return;
+	prepared = sl_flight_find(stream->conn, stream->spec->sql);
+	if (prepared != NULL)
+		sl_flight_forget(stream->conn, prepared);
+}
+
+static void
+fail_or_retry(SlStream *stream, SlFailure *failure)
+{
+	if (!can_retry(stream, failure))
+	{
+		fail(stream, failure);
+		return;
+	}
+	stream->has_retried = true;
+	forget_prepared(stream);
+	sl_stream_release(stream);
+	stream->state = STREAM_QUEUED;
+	sl_stream_begin(stream);
+}
+
+/* Makes the stream that owns the connection let go of it; waits for that. */
+static void
+make_yield(SlConn *conn)
+{
+	while (conn->owner != NULL)
+	{
+		SlStream   *owner = conn->owner;
+
+		if (drain_step(owner))
+			(void) sl_wait_conn(conn, DT_NOEND);
+	}
+}
+
+/* Takes the connection to the shard.  Returns false if there is none. */
+static bool
+acquire(SlStream *stream)
+{
+	SlFailure  *failure;
+	SlConn	   *conn = sl_pool_get(stream->shard, &failure);
+
+	if (conn == NULL)
+	{
+		fail(stream, failure);
+		return false;
+	}
+	conn->owner = stream;
+	conn->yield = make_yield;
+	stream->conn = conn;
+	return true;
+}
+
+static void
+take_description(SlStream *stream, SlPrepared *prepared)
+{
+	stream->prepared = prepared;
+	stream->generation = stream->conn->generation;
+	stream->state = STREAM_READY;
+	sl_stream_release(stream);
+}
+
+/* The connection is open: is the statement known there? */
+static void
+send_prepare(SlStream *stream)
+{
+	SlConn	   *conn = stream->conn;
+	SlPrepared *prepared = sl_flight_find(conn, stream->spec->sql);
+
+	sl_pool_note_success(conn);
+	stream->was_prepared = prepared != NULL;
+	if (prepared != NULL)
+	{
+		take_description(stream, prepared);
+		return;
+	}
+	if (!sl_session_is_current(conn))
+		sl_session_send(conn);
+	stream->generation = conn->generation;
+	stream->prepared = sl_flight_prepare(conn, stream->spec->sql, stream->spec->param_count,
+										 stream->spec->param_types);
+	stream->state = STREAM_PREPARING;
+}
+
+/* Begins: takes the connection and finds out what the statement returns. */
+void
+sl_stream_begin(SlStream *stream)
+{
+	if (!acquire(stream))
+		return;
+	stream->was_open = stream->conn->state == SL_CONN_OPEN;
+	stream->state = STREAM_OPENING;
+	if (stream->was_open)
+		send_prepare(stream);
+	else if (PQstatus(stream->conn->pg) == CONNECTION_BAD)
+		sl_stream_step(stream);
+}
+
+static void
+step_opening(SlStream *stream)
+{
+	SlFailure  *failure;
+
+	if (sl_conn_advance(stream->conn, &failure))
+		send_prepare(stream);
+	else if (failure != NULL)
+		fail(stream, failure);
+}
+
+static void
+step_preparing(SlStream *stream)
+{
+	SlFailure  *failure = NULL;
+	SlEvent		event;
+
+	if (!sl_conn_read(stream->conn, &failure))
+	{
+		fail_or_retry(stream, failure);
+		return;
+	}
+	do
+	{
+		PGresult   *result;
+
+		event = sl_flight_next(stream->conn, &result, &failure);
+		if (result != NULL)
+			PQclear(result);
+		if (event == SL_EVENT_FAILED && stream->failure == NULL)
+			stream->failure = failure;
+	} while (event != SL_EVENT_NONE && event != SL_EVENT_IDLE &&
+			 stream->conn->state == SL_CONN_OPEN);
+	if (event == SL_EVENT_NONE && stream->conn->state == SL_CONN_OPEN)
+		return;
+
+	/* All of the answer has come, or no more will. */
+	failure = stream->failure;
+	stream->failure = NULL;
+	if (failure != NULL)
+		fail_or_retry(stream, failure);
+	else
+		take_description(stream, stream->prepared);
+}
+
+/* What is known of the statement is out of date: asks again. */
+void
+sl_stream_describe_again(SlStream *stream)
+{
+	if (stream->conn->owner == NULL)
+		forget_prepared(stream);
+	stream->state = STREAM_QUEUED;
+}
+
+/* Sends the statement, which has been described. */
+void
+sl_stream_execute(SlStream *stream)
+{
+	const SlFanoutSpec *spec = stream->spec;
+
+	if (!acquire(stream))
+		return;
+	stream->prepared = stream->conn->state == SL_CONN_OPEN ?
+		sl_flight_find(stream->conn, spec->sql) : NULL;
+	if (stream->prepared == NULL || stream->conn->generation != stream->generation)
+	{
+		/* It was closed or forgotten meanwhile: find out again what comes. */
+		stream->has_retried = true;
+		stream->state = STREAM_OPENING;
+		if (stream->conn->state == SL_CONN_OPEN)
+			send_prepare(stream);
+		return;
+	}
+	if (!sl_session_is_current(stream->conn))
+		sl_session_send(stream->conn);
+	sl_flight_execute(stream->conn, stream->prepared, spec->param_count, spec->params,
+					  sl_decode_is_binary(stream->prepared));
+	sl_flight_sync(stream->conn);
+	stream->state = STREAM_RUNNING;
+}
+
+/* Takes in what has arrived while the statement runs. */
+static void
+step_running(SlStream *stream)
+{
+	SlFailure  *failure = NULL;
+	SlEvent		event;
+
+	if (stream->result != NULL)
+		return;
+	do
+	{
+		event = sl_flight_next(stream->conn, &stream->result, &failure);
+		if (event == SL_EVENT_ROWS || event == SL_EVENT_DONE)
+		{
+			stream->has_answered = true;
+			stream->next_row = 0;
+		}
+		if (event == SL_EVENT_DONE && PQntuples(stream->result) == 0)
+		{
+			/* The last result; the end of the flight comes next. */
+			PQclear(stream->result);
+			stream->result = NULL;
+		}
+		if (event == SL_EVENT_FAILED && stream->failure == NULL)
+			stream->failure = failure;
+	} while ((event == SL_EVENT_DONE || event == SL_EVENT_FAILED) &&
+			 stream->result == NULL && stream->conn->state == SL_CONN_OPEN);
+	if (stream->failure != NULL && (event == SL_EVENT_IDLE || stream->conn->state != SL_CONN_OPEN))
+	{
+		failure = stream->failure;
+		stream->failure = NULL;
+		fail_or_retry(stream, failure);
+	}
+	else if (event == SL_EVENT_IDLE)
+	{
+		stream->state = STREAM_FINISHED;
+		sl_stream_release(stream);
+	}
+}
+
+/* Does what can be done now that the socket is ready. */
+void
+sl_stream_step(SlStream *stream)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
+	SlFailure  *failure;
+
+	switch (stream->state)
+	{
+		case STREAM_OPENING:
+			step_opening(stream);
+			break;
+		case STREAM_PREPARING:
+			step_preparing(stream);
+			break;
+		case STREAM_RUNNING:
+			if (stream->result != NULL)
+				break;
+			if (sl_conn_read(stream->conn, &failure))
+				step_running(stream);
+			else
+				fail_or_retry(stream, failure);
+			break;
+		default:
+			break;
+	}
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Must something arrive before this stream can go on? */
+bool
+sl_stream_needs_wait(const SlStream *stream)
+{
+	return stream->state == STREAM_OPENING || stream->state == STREAM_PREPARING ||
+		(stream->state == STREAM_RUNNING && stream->result == NULL);
+}
+
+/* The shard took too long. */
+void
+sl_stream_time_out(SlStream *stream, const char *detail)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
+	SlFailure  *failure = sl_failure_unreachable(stream->shard_name, detail);
+
+	if (stream->state == STREAM_OPENING)
+	{
+		sl_pool_note_failure(stream->conn);
+		sl_conn_close(stream->conn);
+	}
+	else
+		sl_cancel(list_make1(stream->conn));
+	fail(stream, failure);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Rows ----------------------------------------------------------------------- */
+
+/* Makes the row at hand the former one, and room for the next. */
+static void
+begin_row(SlStream *stream)
+{
+	Datum	   *values = stream->values;
+	bool	   *nulls = stream->nulls;
+	MemoryContext context = stream->row_context;
+
+	stream->values = stream->former_values;
+	stream->nulls = stream->former_nulls;
+	stream->row_context = stream->former_context;
+	stream->former_values = values;
+	stream->former_nulls = nulls;
+	stream->former_context = context;
+	stream->has_former = stream->has_row;
+	stream->has_row = true;
+	MemoryContextReset(stream->row_context);
+}
+
+static void
+row_is_taken(SlStream *stream)
+{
+	if (++stream->next_row < PQntuples(stream->result))
+		return;
+	PQclear(stream->result);
+	stream->result = NULL;
+}
+
+static void
+decode_row(SlStream *stream)
+{
+	MemoryContext old_context;
+
+	begin_row(stream);
+	old_context = MemoryContextSwitchTo(stream->row_context);
+	sl_decoder_row(stream->decoder, stream->result, stream->next_row, stream->values,
+				   stream->nulls);
+	MemoryContextSwitchTo(old_context);
+	row_is_taken(stream);
+}
+
+/* Copies a value that the slot's next row would take along. */
+static Datum
+copy_value(const SlStream *stream, Form_pg_attribute attribute, Datum value)
+{
+	MemoryContext old_context;
+	Datum		result;
+
+	if (attribute->attbyval)
+		return value;
+	old_context = MemoryContextSwitchTo(stream->row_context);
+	result = datumCopy(value, false, attribute->attlen);
+	MemoryContextSwitchTo(old_context);
+	return result;
+}
+
+/* Takes a row that was kept.  Returns false if there is none left. */
+static bool
+take_spilled(SlStream *stream)
+{
+	TupleDesc	descriptor = sl_decoder_wire_descriptor(stream->decoder);
+	TupleTableSlot *slot = stream->spill_slot;
+	ResourceOwner old_owner = CurrentResourceOwner;
+	bool		found;
+
+	CurrentResourceOwner = stream->resources;
+	found = tuplestore_gettupleslot(stream->spill, true, false, slot);
+	CurrentResourceOwner = old_owner;
+	if (!found)
+		return false;
+	slot_getallattrs(slot);
+	begin_row(stream);
+	for (int i = 0; i < descriptor->natts; i++)
+	{
+		stream->nulls[i] = slot->tts_isnull[i];
+		stream->values[i] = slot->tts_isnull[i] ? (Datum) 0 :
+			copy_value(stream, TupleDescAttr(descriptor, i), slot->tts_values[i]);
+	}
+	return true;
+}
+
+/*
+ * Makes the next row the one at hand; the row before it stays until the next
+ * call.  Returns false if none has come: look at the state.
+ */
+bool
+sl_stream_take_row(SlStream *stream)
+{
+	if (stream->spill != NULL && take_spilled(stream))
+		return true;
+	if (stream->state == STREAM_RUNNING && stream->result == NULL)
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(stream->context);
+
+		step_running(stream);
+		MemoryContextSwitchTo(old_context);
+	}
+	if (stream->result == NULL)
+		return false;
+	decode_row(stream);
+	return true;
+}
+
+/* Yielding ------------------------------------------------------------------ */
+
+static void
+open_spill(SlStream *stream)
+{
+	TupleDesc	descriptor = sl_decoder_wire_descriptor(stream->decoder);
+
+	stream->spill = tuplestore_begin_heap(false, false, work_mem);
+	stream->spill_slot = MakeSingleTupleTableSlot(descriptor, &TTSOpsMinimalTuple);
+}
+
+/* Puts what has come into the spill. */
+static void
+spill_rows(SlStream *stream)
+{
+	TupleDesc	descriptor = sl_decoder_wire_descriptor(stream->decoder);
+	Datum	   *values = palloc(sizeof(Datum) * Max(descriptor->natts, 1));
+	bool	   *nulls = palloc(sizeof(bool) * Max(descriptor->natts, 1));
+	MemoryContext work = AllocSetContextCreate(stream->context, "shardlet spilled row",
+											   ALLOCSET_SMALL_SIZES);
+
+	if (stream->spill == NULL)
+		open_spill(stream);
+	while (stream->result != NULL)
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(work);
+
+		sl_decoder_row(stream->decoder, stream->result, stream->next_row, values, nulls);
+		MemoryContextSwitchTo(old_context);
+		tuplestore_putvalues(stream->spill, descriptor, values, nulls);
+		MemoryContextReset(work);
+		row_is_taken(stream);
+	}
+	MemoryContextDelete(work);
+	pfree(values);
+	pfree(nulls);
+}
+
+/* Keeps what has come, so that more can come. */
+void
+sl_stream_spill(SlStream *stream)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
+	ResourceOwner old_owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = stream->resources;
+	do
+	{
+		if (stream->result != NULL)
+			spill_rows(stream);
+		step_running(stream);
+	} while (stream->result != NULL);
+	CurrentResourceOwner = old_owner;
+	MemoryContextSwitchTo(old_context);
+}
+
+/*
+ * Goes on with letting go of the connection.  Returns true if something has to
+ * arrive first.
+ */
+static bool
+drain_step(SlStream *stream)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
+	ResourceOwner old_owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = stream->resources;
+	if (stream->result != NULL)
+		spill_rows(stream);
+	sl_stream_step(stream);
+	CurrentResourceOwner = old_owner;
+	MemoryContextSwitchTo(old_context);
+	return stream->conn->owner == stream && sl_stream_needs_wait(stream);
+}

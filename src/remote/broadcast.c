@@ -1,0 +1,195 @@
+/*
+ * broadcast.c
+ *		The same commands to several shards at a time, when only their outcome
+ *		matters and not their rows.
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "remote/remote.h"
+
+/* The replies that are waited for now. */
+typedef struct Round
+{
+	SlWaitItem *items;
+	SlReply   **replies;
+	int			count;
+	SlWaitCache cache;
+} Round;
+
+static void
+make_round(Round *round, int size)
+{
+	memset(round, 0, sizeof(Round));
+	round->items = palloc0(sizeof(SlWaitItem) * Max(size, 1));
+	round->replies = palloc0(sizeof(SlReply *) * Max(size, 1));
+}
+
+static void
+add_to_round(Round *round, SlReply *reply)
+{
+	round->items[round->count].conn = reply->conn;
+	round->items[round->count].events = sl_conn_wants(reply->conn);
+	round->replies[round->count++] = reply;
+}
+
+/* Connects to all shards of the replies; failures are in these. */
+void
+sl_broadcast_open(SlReply *replies, int count)
+{
+	Round		round;
+
+	make_round(&round, count);
+	for (int i = 0; i < count; i++)
+		replies[i].conn = sl_pool_get(replies[i].shard, &replies[i].failure);
+	for (;;)
+	{
+		TimestampTz deadline = DT_NOEND;
+
+		round.count = 0;
+		for (int i = 0; i < count; i++)
+		{
+			SlReply    *reply = &replies[i];
+
+			if (reply->failure != NULL || reply->conn->state == SL_CONN_OPEN)
+				continue;
+			if (PQstatus(reply->conn->pg) == CONNECTION_BAD)
+			{
+				(void) sl_conn_advance(reply->conn, &reply->failure);
+				continue;
+			}
+			deadline = Min(deadline, reply->conn->deadline);
+			add_to_round(&round, reply);
+		}
+		if (round.count == 0)
+			break;
+		sl_wait_forget(&round.cache);
+		(void) sl_wait_items(round.items, round.count, deadline, &round.cache);
+		sl_wait_forget(&round.cache);
+		for (int i = 0; i < round.count; i++)
+		{
+			SlReply    *reply = round.replies[i];
+
+			if (round.items[i].ready)
+			{
+				if (sl_conn_advance(reply->conn, &reply->failure))
+					sl_pool_note_success(reply->conn);
+			}
+			else if (reply->conn->deadline <= GetCurrentTimestamp())
+			{
+				reply->failure = sl_failure_unreachable(reply->conn->shard,
+														psprintf("No answer came within %d ms.", sl_connect_timeout));
+				sl_pool_note_failure(reply->conn);
+				sl_conn_close(reply->conn);
+			}
+		}
+	}
+}
+
+static void
+keep_outcome(SlReply *reply, PGresult *result)
+{
+	const char *rows = PQcmdTuples(result);
+	char	   *digits;
+
+	reply->command = pstrdup(PQcmdStatus(result));
+
+	/* "INSERT 0 5" is command INSERT and 5 rows. */
+	digits = strpbrk(reply->command, "0123456789");
+	if (digits != NULL && digits > reply->command && digits[-1] == ' ')
+		digits[-1] = '\0';
+	reply->rows = rows[0] != '\0' ? strtoll(rows, NULL, 10) : 0;
+	reply->has_rows = rows[0] != '\0';
+}
+
+/* Takes in what has come.  Returns true when the reply is complete. */
+static bool
+take_in(SlReply *reply)
+{
+	PGresult   *result;
+	SlFailure  *failure = NULL;
+	SlEvent		event;
+
+	do
+	{
+		event = sl_flight_next(reply->conn, &result, &failure);
+		if (event == SL_EVENT_DONE)
+			keep_outcome(reply, result);
+		if (result != NULL)
+			PQclear(result);
+		if (event == SL_EVENT_FAILED && reply->failure == NULL)
+			reply->failure = failure;
+	} while (event != SL_EVENT_NONE && event != SL_EVENT_IDLE &&
+			 reply->conn->state == SL_CONN_OPEN);
+	return event == SL_EVENT_IDLE || reply->conn->state != SL_CONN_OPEN;
+}
+
+static void
+send_commands(SlReply *reply, const char *before, const char *sql, int param_count,
+			  const char *const *params)
+{
+	if (!sl_session_is_current(reply->conn))
+		sl_session_send(reply->conn);
+	if (before != NULL)
+		sl_flight_prelude(reply->conn, before, 0, NULL);
+	sl_flight_query(reply->conn, sql, param_count, params);
+	sl_flight_sync(reply->conn);
+}
+
+/*
+ * Runs a command on all shards whose reply has no failure, and waits for all of
+ * them; "before", if given, is sent ahead of it in the same flight.  A shard that
+ * takes longer than the time-out (0 is none) is cancelled and has failed.
+ */
+void
+sl_broadcast_run(SlReply *replies, int count, const char *before, const char *sql,
+				 int param_count, const char *const *params, int timeout_ms)
+{
+	TimestampTz deadline = timeout_ms > 0 ? sl_wait_deadline(timeout_ms) : DT_NOEND;
+	Round		round;
+
+	make_round(&round, count);
+	for (int i = 0; i < count; i++)
+	{
+		replies[i].is_complete = replies[i].failure != NULL;
+		if (!replies[i].is_complete)
+			send_commands(&replies[i], before, sql, param_count, params);
+	}
+	for (;;)
+	{
+		round.count = 0;
+		for (int i = 0; i < count; i++)
+		{
+			if (!replies[i].is_complete)
+				add_to_round(&round, &replies[i]);
+		}
+		if (round.count == 0)
+			break;
+		if (!sl_wait_items(round.items, round.count, deadline, &round.cache))
+			break;
+		for (int i = 0; i < round.count; i++)
+		{
+			SlReply    *reply = round.replies[i];
+
+			if (!round.items[i].ready)
+				continue;
+			reply->is_complete = !sl_conn_read(reply->conn, &reply->failure) || take_in(reply);
+			if (reply->is_complete)
+				sl_wait_forget(&round.cache);
+		}
+	}
+	sl_wait_forget(&round.cache);
+	for (int i = 0; i < round.count; i++)
+	{
+		SlReply    *reply = round.replies[i];
+
+		if (reply->is_complete)
+			continue;
+		sl_cancel(list_make1(reply->conn));
+		reply->failure = sl_failure_unreachable(reply->conn->shard,
+												psprintf("It took longer than shardlet.shard_timeout, %d ms.", timeout_ms));
+	}
+}
