@@ -12,6 +12,12 @@
  * - "shardlet shard strings", a child of TopMemoryContext: names and addresses
  *   of the shards, reset when a server changed.
  *
+ * - "shardlet connections", a hash table in TopMemoryContext, and for each
+ *   connection a context "shardlet connection": its parameters, settings and
+ *   prepared statements, reset when it is opened anew.
+ * - the names of shards that the last statement did without, in
+ *   TopMemoryContext, freed by the next one.
+ *
  * Everything else belongs to the statement, the call site (fn_extra) or the
  * function call.  Connections and results of libpq are outside PostgreSQL's
  * memory; each belongs to a memory context through a reset callback.

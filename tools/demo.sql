@@ -30,9 +30,22 @@ SELECT shardlet.create_map('legacy', 'list', via => '$1 % 4');
 SELECT shardlet.assign_key('legacy', ('s' || r + 1)::name, r) AS shardlet, r AS remainder FROM generate_series(0, 3) r;
 SELECT shardlet.route('legacy', 1001);
 
+-- The same table everywhere; each row where its customer lives.
+SELECT * FROM shardlet.execute('customers', 'CREATE TABLE orders (customer_id bigint, total numeric, created date)');
+SELECT shardlet.route('customers', c) AS shard, count(o) AS inserted FROM generate_series(1, 40) c,
+	LATERAL shardlet.query_key('customers', 'INSERT INTO orders VALUES ($1, $2, DATE ''2026-01-01'' + $3::int) RETURNING 1',
+		ARRAY[c, c * 2.5, c]::text[], c) AS q(o int) GROUP BY 1 ORDER BY 1;
+
+-- One text on all shards: ordered, limited, streamed.
+SELECT * FROM shardlet.query('customers', 'SELECT customer_id, total FROM orders ORDER BY created DESC LIMIT 5')
+	AS o(customer_id bigint, total numeric);
+SELECT * FROM shardlet.query('customers', 'SELECT count(*), sum(total) FROM orders')
+	AS o(orders bigint, total numeric, shardlet_shard name) ORDER BY shardlet_shard;
+
 -- A shard that is down stops its own keys only, and says so.
 SELECT shardlet.alter_shard('s2', state => 'offline');
 SELECT shard, state, count(*) FROM generate_series(1, 1000) c, shardlet.locate('customers', c) GROUP BY 1, 2 ORDER BY 1;
+SELECT count(*) FROM shardlet.query('customers', 'SELECT 1 FROM orders', on_error => 'skip') AS o(one int);
 SELECT shardlet.alter_shard('s2', state => 'online');
 
 -- Applications that route themselves keep a copy of the map, and LISTEN.

@@ -45,7 +45,7 @@ is($c->sql(sprintf($rows, 'SELECT a, b FROM t', 'fail')), '60|t|40', 'all are ba
 # Many sessions with failing statements neither hang nor leak.
 my $file = PostgreSQL::Test::Utils::tempdir . '/fail.sql';
 append_to_file($file, q{SELECT * FROM shardlet.query('m', 'SELECT 1 / (a - 7), b FROM t') AS q(a int, b text)} . "\n");
-system_or_bail('sh', '-c', "for i in \$(seq 40); do psql -X -q -f '$file' -f '$file' -f '$file' -d '" . $c->router->connstr('app') . "' >/dev/null 2>&1 & done; wait");
+system_or_bail('sh', '-c', "for i in \$(seq 100); do psql -X -q -f '$file' -f '$file' -f '$file' -d '" . $c->router->connstr('app') . "' >/dev/null 2>&1 & done; wait");
 ok($c->poll(q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'app' AND pid <> pg_backend_pid()}, 0, 30), 'no session is left');
 is($c->shard_sql(1, q{SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'shardlet:%' AND state <> 'idle'}), 0, 'nothing runs');
 is($c->sql(sprintf($rows, 'SELECT a, b FROM t', 'fail')), '60|t|40', 'all is well');
