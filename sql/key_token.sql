@@ -95,7 +95,7 @@ SELECT shardlet.token(ARRAY['sad'::mood]);
 SELECT shardlet.token(1::positive);
 SELECT shardlet.token(ROW(1, 2)::pair);
 SELECT shardlet.token('{}'::json);
-SELECT shardlet.token('<a/>'::xml);
+SELECT shardlet.token('(1,2)'::point);
 SELECT shardlet.token('a' COLLATE nondeterministic);
 SELECT shardlet.token(NULL::int);
 SELECT shardlet.token(1, NULL);

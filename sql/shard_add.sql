@@ -151,6 +151,18 @@ SELECT shardlet.add_shard('latin', :'server' || ' dbname=latin');
 CREATE DATABASE icu TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'de';
 SELECT shardlet.add_shard('icu', :'server' || ' dbname=icu') IS NOT NULL AS added;
 SELECT shardlet.drop_shard('icu');
+-- A local shard sorts as its router does, by ICU's rules too where there are any.
+SELECT CASE WHEN current_setting('server_version_num')::int >= 160000 THEN $$ICU_RULES '&a < z'$$ ELSE '' END AS rules \gset
+CREATE DATABASE ruled TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'de' :rules;
+\c ruled
+SELECT 'z' < 'b' AS ruled \gset
+CREATE EXTENSION shardlet;
+SELECT shardlet.add_shard('s1');
+\c ruled_s1
+SELECT ('z' < 'b') = :'ruled' AS same, 'ä' < 'b' AS icu;
+\c :router
+DROP DATABASE ruled;
+DROP DATABASE ruled_s1;
 
 -- Wrong input.
 SELECT shardlet.add_shard('s1');

@@ -42,9 +42,19 @@
 	object_aclcheck(ProcedureRelationId, function, roleid, ACL_EXECUTE)
 #endif
 
-/* 18 has another word for functions that do not return. */
-#ifndef pg_attribute_noreturn
-#define pg_attribute_noreturn() __attribute__((noreturn))
+/* 18 put what writes EXPLAIN's lines into a header of its own. */
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#endif
+
+/* 16 declares the entry point of a library. */
+#if PG_VERSION_NUM < 160000
+extern PGDLLEXPORT void _PG_init(void);
+#endif
+
+/* 18 moved the attribute to the front of a declaration. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn pg_attribute_noreturn()
 #endif
 
 /* 17 ties a set of wait events to a resource owner instead of a context. */

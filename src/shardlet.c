@@ -27,14 +27,13 @@
 #include "fmgr.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "fanout/fanout.h"
 #include "map/map.h"
 #include "remote/remote.h"
 #include "shard/shard.h"
 
 PG_MODULE_MAGIC;
-
-void		_PG_init(void);
 
 void
 _PG_init(void)

@@ -41,7 +41,7 @@ typedef struct OwnOption
 	OptionCheck check;
 } OwnOption;
 
-static void refuse_conninfo(char *message) pg_attribute_noreturn();
+pg_noreturn static void refuse_conninfo(char *message);
 static void check_id(const char *keyword, const char *value);
 static void check_state(const char *keyword, const char *value);
 static void check_weight(const char *keyword, const char *value);
@@ -93,14 +93,15 @@ find_libpq_option(const char *keyword)
 /*
  * Tells whether the keyword is a connection option that may be used in a
  * server process.  libpq marks debugging options, replication among them, with
- * a D.
+ * a D.  OAuth, which libpq has from 18 on, asks a person at a terminal.
  */
 bool
 sl_option_is_libpq(const char *keyword)
 {
 	const PQconninfoOption *option = find_libpq_option(keyword);
 
-	if (option == NULL || strchr(option->dispchar, 'D') != NULL)
+	if (option == NULL || strchr(option->dispchar, 'D') != NULL ||
+		strncmp(keyword, "oauth_", strlen("oauth_")) == 0)
 		return false;
 	return libpqsrv_is_valid_proxy_option == NULL ||
 		libpqsrv_is_valid_proxy_option(keyword);
@@ -266,7 +267,7 @@ refuse_option(const char *keyword, Oid catalog)
 {
 	const char *closest = closest_option(keyword, catalog);
 
-	if (catalog == ForeignServerRelationId && sl_option_is_credential(keyword))
+	if (catalog == ForeignServerRelationId && is_mapping_option(keyword))
 		ereport(ERROR,
 				errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
 				errmsg("option \"%s\" does not belong to a server", keyword),

@@ -105,34 +105,22 @@ shards_of_map(const SlMap *map)
 	return result;
 }
 
+/* The named ones, which must all be among those that the text can go to. */
 static List *
 shards_named(List *all, const SlMap *map, ArrayType *names)
 {
-	List	   *result = NIL;
-	Datum	   *values;
-	bool	   *nulls;
-	int			count;
+	List	   *result = sl_map_listed_shards(names);
+	ListCell   *cell;
 
-	deconstruct_array(names, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &values, &nulls, &count);
-	for (int i = 0; i < count; i++)
+	foreach(cell, result)
 	{
-		SlShard    *shard;
+		SlShard    *shard = lfirst(cell);
 
-		if (nulls[i])
-			ereport(ERROR,
-					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					errmsg("list of shards must not contain NULL"));
-		shard = sl_shard_by_name(sl_check_name(values[i], "shard"), false);
-		if (list_member_ptr(result, shard))
-			ereport(ERROR,
-					errcode(SL_ERR_EXISTS),
-					errmsg("shard \"%s\" is listed twice", NameStr(shard->name)));
 		if (!list_member_ptr(all, shard))
 			ereport(ERROR,
 					errcode(SL_ERR_INVALID),
 					errmsg("map \"%s\" has nothing on shard \"%s\"",
 						   NameStr(map->name), NameStr(shard->name)));
-		result = lappend(result, shard);
 	}
 	return result;
 }

@@ -221,6 +221,7 @@ extern char *sl_map_arg_name(FunctionCallInfo fcinfo, int argument, const char *
 extern char *sl_map_arg_text(FunctionCallInfo fcinfo, int argument, const char *what);
 extern int64 sl_map_arg_int64(FunctionCallInfo fcinfo, int argument, const char *what);
 extern List *sl_map_arg_shards(FunctionCallInfo fcinfo, int argument);
+extern List *sl_map_listed_shards(ArrayType *array);
 extern void sl_map_check_key_count(const SlMap *map, int given, int expected);
 extern char *sl_map_key_label(const SlMap *map);
 extern void sl_map_coerce_key(SlMap *map, bool as_value, const SlKeyArgs *args,

@@ -44,16 +44,22 @@ sl_map_arg_int64(FunctionCallInfo fcinfo, int argument, const char *what)
 	return PG_GETARG_INT64(argument);
 }
 
-/* Returns the shards that a name[] lists, in its order, each one once. */
 List *
 sl_map_arg_shards(FunctionCallInfo fcinfo, int argument)
+{
+	return sl_map_listed_shards(PG_GETARG_ARRAYTYPE_P(argument));
+}
+
+/* Returns the shards that a name[] lists, in its order, each one once. */
+List *
+sl_map_listed_shards(ArrayType *array)
 {
 	List	   *result = NIL;
 	Datum	   *names;
 	bool	   *nulls;
 	int			count;
 
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(argument), NAMEOID, NAMEDATALEN, false,
+	deconstruct_array(array, NAMEOID, NAMEDATALEN, false,
 					  TYPALIGN_CHAR, &names, &nulls, &count);
 	for (int i = 0; i < count; i++)
 	{

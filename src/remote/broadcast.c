@@ -95,6 +95,13 @@ keep_outcome(SlReply *reply, PGresult *result)
 	const char *rows = PQcmdTuples(result);
 	char	   *digits;
 
+	/* libpq 17 loses the command of rows that came in bunches. */
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQcmdStatus(result)[0] == '\0')
+	{
+		reply->command = pstrdup("SELECT");
+		reply->has_rows = true;
+		return;
+	}
 	reply->command = pstrdup(PQcmdStatus(result));
 
 	/* "INSERT 0 5" is command INSERT and 5 rows. */
@@ -116,6 +123,8 @@ take_in(SlReply *reply)
 	do
 	{
 		event = sl_flight_next(reply->conn, &result, &failure);
+		if (event == SL_EVENT_ROWS)
+			reply->rows += PQntuples(result);
 		if (event == SL_EVENT_DONE)
 			keep_outcome(reply, result);
 		if (result != NULL)

@@ -20,6 +20,7 @@
 #include "storage/latch.h"
 #include "utils/hsearch.h"
 
+#include "compat.h"
 #include "map/map.h"
 
 /* Where to connect, and as whom. */
@@ -255,8 +256,8 @@ extern void sl_cancel(List *conns);
 /* remote_error.c */
 extern SlFailure *sl_failure_make(SlConn *conn, const PGresult *result);
 extern SlFailure *sl_failure_unreachable(const char *shard, const char *detail);
-extern void sl_failure_raise(const SlFailure *failure, const char *shard,
-							 const char *sql) pg_attribute_noreturn();
+pg_noreturn extern void sl_failure_raise(const SlFailure *failure, const char *shard,
+										 const char *sql);
 extern void sl_failure_report(int level, const SlFailure *failure, const char *shard,
 							  const char *sql);
 

@@ -31,7 +31,8 @@
 static const char probe_sql[] =
 "SELECT pg_catalog.pg_encoding_to_char(d.encoding),"
 " pg_catalog.concat_ws(' ', d.datcollate, d.datctype,"
-"  coalesce(pg_catalog.to_jsonb(d) ->> 'datlocale', pg_catalog.to_jsonb(d) ->> 'daticulocale')),"
+"  coalesce(pg_catalog.to_jsonb(d) ->> 'datlocale', pg_catalog.to_jsonb(d) ->> 'daticulocale'),"
+"  pg_catalog.to_jsonb(d) ->> 'daticurules'),"
 " pg_catalog.current_setting('max_prepared_transactions')::int > 0,"
 " " SL_IDENTITY_SQL ","
 " (SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname = 'shardlet'),"
@@ -330,11 +331,13 @@ static const char create_sql[] =
 "  $1::text, pg_catalog.pg_encoding_to_char(d.encoding), d.datcollate, d.datctype)"
 " || CASE d.datlocprovider"
 "  WHEN 'i' THEN pg_catalog.format(' LOCALE_PROVIDER icu ICU_LOCALE %L', l.locale)"
+"   || coalesce(' ICU_RULES ' || pg_catalog.quote_literal(l.rules), '')"
 "  WHEN 'b' THEN pg_catalog.format(' LOCALE_PROVIDER builtin BUILTIN_LOCALE %L', l.locale)"
 "  ELSE ' LOCALE_PROVIDER libc' END"
 " FROM pg_catalog.pg_database d,"
 "  LATERAL (SELECT coalesce(pg_catalog.to_jsonb(d) ->> 'datlocale',"
-"   pg_catalog.to_jsonb(d) ->> 'daticulocale') AS locale) l"
+"   pg_catalog.to_jsonb(d) ->> 'daticulocale') AS locale,"
+"   pg_catalog.to_jsonb(d) ->> 'daticurules' AS rules) l"
 " WHERE d.datname = pg_catalog.current_database()";
 
 /* Is there such a database, and was it made for this shard of this router? */
