@@ -52,6 +52,21 @@ SELECT sql, same(sql, columns) FROM (VALUES
 	('WITH x AS (SELECT a, b FROM t ORDER BY b LIMIT 1000) SELECT b FROM x ORDER BY a', 'b text'),
 	('SELECT a FROM t WHERE a < 10 UNION ALL SELECT a + 1000 FROM t ORDER BY a', 'a int'),
 	('SELECT "a" AS "Order by" FROM t ORDER BY "Order by"', 'a int'),
+	-- words that look like clauses, comments, parentheses
+	('SELECT b AS order FROM t ORDER BY a LIMIT 5', 'b text'),
+	('SELECT b AS from, a AS fetch FROM t ORDER BY c, a LIMIT 5', 'b text, a int'),
+	('SELECT b AS limit FROM t ORDER BY abs(a - 100), a DESC -- the end', 'b text'),
+	('SELECT b /* FROM */ FROM t ORDER BY /* LIMIT */ a % 10 -- first
+		, a', 'b text'),
+	('SELECT x.desc FROM (SELECT a AS desc, b AS "limit" FROM t) x WHERE x.desc > 5 AND x.limit > ''A'' ORDER BY -x.desc LIMIT 3', 'a int'),
+	('SELECT a, COLLATION FOR (b) FROM t ORDER BY c, a LIMIT 3', 'a int, b text'),
+	('SELECT a FROM t ORDER BY ARRAY[b, c::text], a', 'a int'),
+	('(SELECT a FROM t ORDER BY a LIMIT 3)', 'a int'),
+	('((SELECT b FROM t ORDER BY (a % 5), (a) LIMIT 3))', 'b text'),
+	-- names that are in a star, or not
+	('SELECT x.* FROM t x JOIN t y ON x.a = y.a ORDER BY a LIMIT 4', 'a int, b text, c date, d float8'),
+	('SELECT x.* FROM (SELECT a, b FROM t) x, (VALUES (1), (2)) y(e) ORDER BY e DESC, a LIMIT 4', 'a int, b text'),
+	('TABLE t ORDER BY a DESC LIMIT 4', 'a int, b text, c date, d float8'),
 	-- limits
 	('SELECT a FROM t ORDER BY a LIMIT 7', 'a int'),
 	('SELECT a FROM t ORDER BY a LIMIT 7 OFFSET 3', 'a int'),
@@ -65,10 +80,20 @@ SELECT sql, same(sql, columns) FROM (VALUES
 	('SELECT a FROM t ORDER BY a OFFSET 2 ROWS FETCH NEXT 3 ROWS ONLY', 'a int'),
 	('SELECT b FROM t ORDER BY a DESC LIMIT 5 OFFSET 5;', 'b text'),
 	('SELECT b FROM t ORDER BY a LIMIT 5 -- the end', 'b text'),
+	('SELECT a FROM t ORDER BY a LIMIT 2.5 OFFSET ''5''', 'a int'),
+	('SELECT a FROM t ORDER BY a LIMIT 1e1 OFFSET +3', 'a int'),
 	('SELECT a FROM t ORDER BY a LIMIT 3 FOR UPDATE', 'a int')
 	) v(sql, columns);
 SELECT params, same('SELECT b FROM t WHERE a > $1 ORDER BY a LIMIT $2 OFFSET $3', 'b text', params)
 FROM (VALUES ('{10,5,0}'::text[]), ('{10,5,7}'), ('{10,NULL,NULL}'), ('{190,100,5}')) v(params);
+-- A parameter that is not only the limit; one that is missing, in a text whose
+-- LIMIT becomes a parameter; positions in a text that was changed.
+SELECT same('SELECT a FROM t WHERE b LIKE ''%'' || $1 ORDER BY a LIMIT $1::int', 'a int', '{2}');
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t WHERE b = ''ü'' OR a > $1 ORDER BY a LIMIT 5') AS q(a int);
+SELECT * FROM shardlet.query('m', 'SELECT ''ü'' || b FROM t WHERE ''ü'' = nonesuch ORDER BY a LIMIT 5', shards => '{s1}') AS q(a text);
+SELECT * FROM shardlet.query('m', 'SELECT ''ü'' FROM t ORDER BY nonesuch', shards => '{s1}') AS q(a text);
+SELECT * FROM shardlet.query('m', 'SELECT ''ü'' FROM t LIMIT 5 FOR UPDATE OF nonesuch', shards => '{s1}') AS q(a text);
+SELECT count(*), min(a), max(a) FROM shardlet.query('m', 'VALUES (1), (3), (2) ORDER BY column1 LIMIT 5') AS q(a int);
 -- Any rows, but so many of them.
 SELECT count(*), count(DISTINCT a) FROM shardlet.query('m', 'SELECT a FROM t LIMIT 13') AS q(a int);
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t OFFSET 150') AS q(a int);
@@ -101,11 +126,21 @@ SELECT sql, try(sql) FROM (VALUES
 	('(SELECT a FROM t LIMIT 1) UNION ALL SELECT 1'), ('SELECT a FROM t UNION ALL SELECT 1 LIMIT 3'),
 	('SELECT a FROM t ORDER BY count(*) OVER ()'), ('SHOW work_mem'), ('EXPLAIN SELECT 1'),
 	('SELECT a FROM t ORDER BY a FETCH FIRST 3 ROWS WITH TIES'), ('SELECT a FROM t ORDER BY a USING <'),
-	('SELECT a FROM t LIMIT 1 + 1'), ('(SELECT b FROM t ORDER BY a)')) v(sql);
+	('SELECT a FROM t LIMIT 1 + 1'), ('SELECT a FROM t LIMIT true'),
+	('(SELECT b FROM t ORDER BY a) LIMIT 3'), ('TABLE t ORDER BY lower(b)'), ('(SELECT b FROM t ORDER BY a LIMIT 3)')) v(sql);
 SELECT * FROM shardlet.query('m', 'SELECT count(*), max(a) FROM t', per_shard => true) AS q(n bigint, m int) ORDER BY n, m;
 SELECT * FROM shardlet.query('m', 'SELECT b, count(*) FROM t GROUP BY b ORDER BY 2 DESC, b LIMIT 1') AS q(b text, n bigint, shardlet_shard name) ORDER BY 3;
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a LIMIT 2', per_shard => true) AS q(a int);
 SELECT a, shardlet_shard FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a LIMIT 4') AS q(a int, shardlet_shard name);
+-- A text of a million queries neither crashes nor takes long here, and
+-- PostgreSQL gives up on it.
+SET statement_timeout = '30s';
+\set VERBOSITY sqlstate
+SELECT count(*) FROM shardlet.query('m', repeat('SELECT 1 UNION ALL ', 1000000) || 'SELECT 1', shards => '{s1}') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', repeat('SELECT 1 UNION ALL (', 1000) || 'SELECT 1' || repeat(')', 1000), shards => '{s1}') AS q(a int);
+\set VERBOSITY default
+RESET statement_timeout;
+SELECT try(repeat('SELECT 1 UNION ALL ', 20000) || 'SELECT 1 UNION SELECT 1');
 
 -- Negative limits, unknown parameters.
 SELECT * FROM shardlet.query('m', 'SELECT a FROM t LIMIT -1') AS q(a int);

@@ -65,9 +65,22 @@ DROP USER MAPPING FOR admin SERVER shardlet_tables;
 GRANT USAGE ON FOREIGN SERVER s1 TO plain;
 SET ROLE plain;
 CREATE USER MAPPING FOR plain SERVER s1 OPTIONS (user 'plain', password 'x', sslkey '/etc/ssl/private/key');
+CREATE USER MAPPING FOR plain SERVER s1 OPTIONS (user 'plain', password 'x', sslcert '/etc/ssl/cert');
+CREATE USER MAPPING FOR plain SERVER s1 OPTIONS (user 'plain', passfile '/var/lib/postgresql/.pgpass');
 CREATE USER MAPPING FOR plain SERVER s1 OPTIONS (user 'plain', password 'x');
 RESET ROLE;
 DROP USER MAPPING FOR plain SERVER s1;
+
+-- So is what a server's options may name; its owner is not always a superuser.
+SET ROLE admin;
+CREATE SERVER lent FOREIGN DATA WRAPPER shardlet OPTIONS (host 'localhost', passfile '/var/lib/postgresql/.pgpass');
+CREATE SERVER lent FOREIGN DATA WRAPPER shardlet OPTIONS (host 'localhost', service 'x');
+CREATE SERVER lent FOREIGN DATA WRAPPER shardlet OPTIONS (host 'localhost', sslcert '/etc/ssl/cert');
+CREATE SERVER lent FOREIGN DATA WRAPPER shardlet OPTIONS (host 'localhost', sslrootcert '/etc/ssl/root', krbsrvname 'x');
+ALTER SERVER lent OPTIONS (ADD sslkey '/etc/ssl/private/key');
+RESET ROLE;
+ALTER SERVER lent OPTIONS (ADD sslkey '/etc/ssl/private/key');
+DROP SERVER lent;
 SELECT shardlet.drop_map('m');
 DROP OWNED BY plain, admin;
 DROP ROLE plain, admin;

@@ -81,6 +81,29 @@ extern PGDLLEXPORT void _PG_init(void);
 #endif
 
 /*
+ * What looks at the client's next message.  Its header, libpq/libpq.h, wants
+ * the headers of Kerberos, which an extension has no other use for.  17 tells
+ * how many bytes wait here instead of whether.
+ */
+extern void pq_startmsgread(void);
+extern void pq_endmsgread(void);
+extern int	pq_peekbyte(void);
+extern bool pq_buffer_has_data(void);
+extern ssize_t pq_buffer_remaining_data(void);
+#if PG_VERSION_NUM < 170000
+#define sl_client_has_sent_more() pq_buffer_has_data()
+#else
+#define sl_client_has_sent_more() (pq_buffer_remaining_data() > 0)
+#endif
+
+/* 17 lets a message be flushed at once. */
+#if PG_VERSION_NUM < 170000
+#define sl_log_message(prefix, message, size) LogLogicalMessage(prefix, message, size, true)
+#else
+#define sl_log_message(prefix, message, size) LogLogicalMessage(prefix, message, size, true, false)
+#endif
+
+/*
  * Minor releases of 2026 export a list of the libpq options that are safe in a
  * server process.  A weak reference finds it where it is there; the name is
  * resolved when the library is loaded, so one build serves every minor.

@@ -32,6 +32,9 @@
 #include "map/map.h"
 #include "remote/remote.h"
 #include "shard/shard.h"
+#include "stat/stat.h"
+#include "txn/txn.h"
+#include "worker/worker.h"
 
 PG_MODULE_MAGIC;
 
@@ -41,8 +44,11 @@ _PG_init(void)
 	sl_base_init();
 	sl_shard_init();
 	sl_map_init();
+	sl_stat_init();
 	sl_pool_init();
+	sl_txn_init();
 	sl_fanout_init();
 	sl_scan_init();
 	sl_shard_hook_init();
+	sl_worker_init();
 }

@@ -48,7 +48,7 @@ AS 'MODULE_PATHNAME', 'shardlet_missing_shards';
 COMMENT ON FUNCTION shardlet.missing_shards()
 	IS 'shards that the last statement did without';
 
-CREATE FUNCTION shardlet.session_connections(
+CREATE FUNCTION shardlet.connection_list(
 	OUT pid int,
 	OUT shard name,
 	OUT user_name name,
@@ -58,13 +58,13 @@ CREATE FUNCTION shardlet.session_connections(
 	OUT since timestamptz)
 RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'shardlet_session_connections';
-COMMENT ON FUNCTION shardlet.session_connections() IS 'connections of this session to shards';
+AS 'MODULE_PATHNAME', 'shardlet_connection_list';
+COMMENT ON FUNCTION shardlet.connection_list() IS 'connections to shards, of all sessions';
 
 CREATE VIEW shardlet.connections AS
 SELECT pid, shard, user_name, remote_pid, state, in_transaction, since
-FROM shardlet.session_connections();
-COMMENT ON VIEW shardlet.connections IS 'connections of this session to shards';
+FROM shardlet.connection_list();
+COMMENT ON VIEW shardlet.connections IS 'connections to shards, of all sessions';
 GRANT SELECT ON shardlet.connections TO PUBLIC;
 
 CREATE FUNCTION shardlet.close_connections(shard name DEFAULT NULL)

@@ -18,7 +18,13 @@
 /* guc.c */
 extern int	sl_connect_timeout;
 extern int	sl_shard_timeout;
+extern int	sl_silence_timeout;
 extern int	sl_max_parallel_shards;
+extern int	sl_recovery_interval;
+extern int	sl_deadlock_timeout;
+extern bool sl_consistent_reads;
+extern bool sl_multi_shard_transactions;
+extern char *sl_fault_setting;
 
 extern void sl_base_init(void);
 extern void sl_guc_init(void);

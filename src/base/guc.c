@@ -19,7 +19,13 @@
 
 int			sl_connect_timeout;
 int			sl_shard_timeout;
+int			sl_silence_timeout;
 int			sl_max_parallel_shards;
+int			sl_recovery_interval;
+int			sl_deadlock_timeout;
+bool		sl_consistent_reads;
+bool		sl_multi_shard_transactions;
+char	   *sl_fault_setting;
 
 static char *shard_identity;
 static char *shard_made_for;
@@ -37,6 +43,14 @@ typedef struct IntSetting
 	int			flags;
 } IntSetting;
 
+typedef struct BoolSetting
+{
+	const char *name;
+	const char *description;
+	bool	   *variable;
+	bool		default_value;
+} BoolSetting;
+
 typedef struct StringSetting
 {
 	const char *name;
@@ -52,18 +66,53 @@ static const IntSetting int_settings[] = {
 		&sl_connect_timeout, 5000, 10, 3600 * 1000, PGC_USERSET, GUC_UNIT_MS
 	},
 	{
+		"shardlet.deadlock_timeout",
+		"Time to wait on a shard before looking for a deadlock over several shards.",
+		&sl_deadlock_timeout, 2000, 10, INT_MAX, PGC_SUSET, GUC_UNIT_MS
+	},
+	{
 		"shardlet.max_parallel_shards",
 		"Largest number of shards that one statement works on at a time.",
 		&sl_max_parallel_shards, 64, 1, 65536, PGC_USERSET, 0
+	},
+	{
+		"shardlet.recovery_interval",
+		"Time between attempts to finish transactions that were left prepared on shards.",
+		&sl_recovery_interval, 5000, 100, 3600 * 1000, PGC_SIGHUP, GUC_UNIT_MS
 	},
 	{
 		"shardlet.shard_timeout",
 		"Longest time to wait for one shard's part of a statement; 0 is no limit.",
 		&sl_shard_timeout, 0, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS
 	},
+	{
+		"shardlet.silence_timeout",
+		"Time without a word from a shard after which it is asked whether it is alive; 0 is never.",
+		&sl_silence_timeout, 10 * 1000, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS
+	},
+};
+
+static const BoolSetting bool_settings[] = {
+	{
+		"shardlet.consistent_reads",
+		"Reads of several shards see each transaction on all of them or on none.",
+		&sl_consistent_reads, false
+	},
+	{
+		"shardlet.multi_shard_transactions",
+		"Allows a transaction to write to several shards.",
+		&sl_multi_shard_transactions, true
+	},
 };
 
 static const StringSetting string_settings[] = {
+#ifdef SL_FAULTS
+	{
+		"shardlet.fault",
+		"Named crash point and what happens there, for tests.",
+		&sl_fault_setting, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE
+	},
+#endif
 	{
 		"shardlet.identity",
 		"Identity of this database as a shard, set by add_shard.",
@@ -87,6 +136,14 @@ sl_guc_init(void)
 								setting->variable, setting->default_value,
 								setting->min, setting->max, setting->context,
 								setting->flags, NULL, NULL, NULL);
+	}
+	for (int i = 0; i < (int) lengthof(bool_settings); i++)
+	{
+		const BoolSetting *setting = &bool_settings[i];
+
+		DefineCustomBoolVariable(setting->name, setting->description, NULL,
+								 setting->variable, setting->default_value,
+								 PGC_USERSET, 0, NULL, NULL, NULL);
 	}
 	for (int i = 0; i < (int) lengthof(string_settings); i++)
 	{

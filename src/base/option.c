@@ -61,6 +61,11 @@ static const OwnOption own_options[] = {
 
 static const char *const mapping_extras[] = {"sslcert", "sslkey"};
 
+/* Options that name, or hand on, credentials of the server process. */
+static const char *const superuser_options[] = {
+	"passfile", "service", "servicefile", "sslcert", "sslkey", "gssdelegation"
+};
+
 /*
  * libpq's options, read once in a session.  PQconndefaults() uses malloc, so
  * the list belongs to no memory context.
@@ -192,18 +197,22 @@ sl_option_changes(List *current, List *wanted)
 }
 
 static bool
-is_mapping_option(const char *keyword)
+is_listed(const char *const *list, int count, const char *keyword)
 {
-	if (!sl_option_is_libpq(keyword))
-		return false;
-	if (sl_option_is_credential(keyword))
-		return true;
-	for (int i = 0; i < (int) lengthof(mapping_extras); i++)
+	for (int i = 0; i < count; i++)
 	{
-		if (strcmp(mapping_extras[i], keyword) == 0)
+		if (strcmp(list[i], keyword) == 0)
 			return true;
 	}
 	return false;
+}
+
+static bool
+is_mapping_option(const char *keyword)
+{
+	return sl_option_is_libpq(keyword) &&
+		(sl_option_is_credential(keyword) ||
+		 is_listed(mapping_extras, lengthof(mapping_extras), keyword));
 }
 
 static bool
@@ -288,16 +297,21 @@ refuse_option(const char *keyword, Oid catalog)
 			errhint("There are no valid options in this context."));
 }
 
-/* A file of the server's that only a superuser may name for a user. */
+/*
+ * Whose files are named?  The server process can read more than the one who
+ * makes a server or user mapping: only a superuser may lend that.
+ */
 static void
-check_mapping_extra(const char *keyword)
+check_superuser(const char *keyword, Oid catalog)
 {
-	if (superuser() || sl_option_is_credential(keyword))
+	if (superuser() || !is_listed(superuser_options, lengthof(superuser_options), keyword))
 		return;
 	ereport(ERROR,
 			errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			errmsg("only a superuser may set option \"%s\" of a user mapping",
-				   keyword));
+			catalog == UserMappingRelationId ?
+			errmsg("only a superuser may set option \"%s\" of a user mapping", keyword) :
+			errmsg("only a superuser may set option \"%s\" of a server", keyword),
+			errdetail("It makes use of what the server process can read."));
 }
 
 /*
@@ -316,8 +330,7 @@ sl_option_validate(List *options, Oid catalog)
 
 		if (!is_valid_option(option->defname, catalog))
 			refuse_option(option->defname, catalog);
-		if (catalog == UserMappingRelationId)
-			check_mapping_extra(option->defname);
+		check_superuser(option->defname, catalog);
 		own = catalog == ForeignServerRelationId ?
 			find_own_option(option->defname) : NULL;
 		if (own != NULL && own->check != NULL && option->defaction != DEFELEM_DROP)

@@ -246,13 +246,31 @@ set_limits(SlFanoutSpec *spec)
 	 * types.
 	 */
 	spec->param_types = palloc0(sizeof(Oid) * Max(spec->param_count, 1));
-	if (query->limit.param > 0)
+	if (query->limit.param > 0 && !query->limit.is_used)
 		spec->param_types[query->limit.param - 1] = INT8OID;
-	if (query->offset.param > 0)
+	if (query->offset.param > 0 && !query->offset.is_used)
 		spec->param_types[query->offset.param - 1] = INT8OID;
 }
 
 /* query() and query_key() ---------------------------------------------------- */
+
+/*
+ * With shardlet.consistent_reads the shards' snapshots must agree.  A statement
+ * that is alone with them takes and ends them in its own flight.
+ */
+static void
+ask_for_snapshots(SlFanoutSpec *spec)
+{
+	if (!sl_consistent_reads || spec->use.writes || list_length(spec->shards) < 2 ||
+		(sl_snapshot_is_shared() && !spec->use.is_alone))
+		return;
+	spec->is_consistent = true;
+	spec->use.takes_snapshot = true;
+	spec->use.ends = spec->use.statement == 0;
+	spec->use.is_part = false;
+	if (spec->use.statement == 0)
+		spec->use.statement = sl_snapshot_new_statement();
+}
 
 static SlFanout *
 begin_query(const SlCall *call, TupleDesc wanted)
@@ -278,7 +296,8 @@ begin_query(const SlCall *call, TupleDesc wanted)
 				errhint("For one result per shard add a column \"%s\" to the column list, or use per_shard => true.",
 						SHARD_COLUMN));
 	spec.text = query;
-	spec.is_write = query->is_write;
+	spec.use.writes = query->is_write;
+	spec.own_param_count = spec.param_count;
 	if (!per_shard && query->whole == NULL)
 	{
 		sl_text_rewrite(query, spec.param_count);
@@ -288,9 +307,14 @@ begin_query(const SlCall *call, TupleDesc wanted)
 	spec.sql = query->sql;
 	spec.shards = sl_call_shards(get_name(call, QUERY_MAP, "map"), get_array(call, QUERY_SHARDS));
 	sl_fanout_reset_missing();
-	if (spec.is_write)
+	if (spec.use.writes)
 		PreventCommandIfReadOnly("shardlet.query() of a text that writes");
-	sl_call_check_states(&spec.shards, spec.is_write, spec.skip_failures);
+	sl_call_check_states(&spec.shards, spec.use.writes, spec.skip_failures);
+	sl_txn_check_span(spec.shards, spec.use.writes);
+	spec.use.is_alone = call->is_alone;
+	spec.use.statement = spec.use.writes ? 0 : call->statement;
+	spec.use.is_part = !spec.use.writes || spec.skip_failures;
+	ask_for_snapshots(&spec);
 	return sl_fanout_begin(&spec);
 }
 
@@ -326,13 +350,16 @@ begin_query_key(const SlCall *call, TupleDesc wanted)
 
 	sl_call_params(get_array(call, KEY_PARAMS), &spec.param_count, &spec.params);
 	spec.text = query;
-	spec.is_write = query->is_write;
+	spec.use.writes = query->is_write;
 	spec.sql = query->sql;
 	spec.wanted = wanted;
 	spec.shard_column = find_shard_column(wanted);
-	if (spec.is_write)
+	if (spec.use.writes)
 		PreventCommandIfReadOnly("shardlet.query_key() of a text that writes");
-	spec.shards = list_make1(route_key(call, spec.is_write));
+	spec.use.is_alone = call->is_alone;
+	spec.use.statement = spec.use.writes ? 0 : call->statement;
+	spec.use.ends = spec.use.writes && call->is_last && sl_shard_timeout == 0;
+	spec.shards = list_make1(route_key(call, spec.use.writes));
 	sl_fanout_reset_missing();
 	return sl_fanout_begin(&spec);
 }

@@ -2,9 +2,8 @@
  * execute.c
  *		execute(): any command on every shard.
  *
- * With atomic => true the command runs in a transaction on each shard, and
- * these are committed when it has succeeded on all of them and rolled back
- * otherwise.  With atomic => false each shard is for itself, which is what
+ * With atomic => true the command is part of the session's transaction, on all
+ * shards or on none.  With atomic => false each shard is for itself, which is what
  * VACUUM or CREATE INDEX CONCURRENTLY need; an error is a row of the result.
  */
 #include "postgres.h"
@@ -78,57 +77,132 @@ skip_failures(Execution *work)
 	}
 }
 
-/* Ends the transactions of those that did not fail. */
+/* Before a shard is used, what is committed there must be finished. */
 static void
-end_transactions(Execution *work, const char *command)
+open_shards(SlReply *replies, int count)
 {
-	SlReply    *replies = palloc(sizeof(SlReply) * Max(work->count, 1));
-
-	memcpy(replies, work->replies, sizeof(SlReply) * work->count);
-	sl_broadcast_run(replies, work->count, NULL, command, 0, NULL, 0);
-	for (int i = 0; i < work->count; i++)
+	sl_broadcast_open(replies, count);
+	for (int i = 0; i < count; i++)
 	{
-		if (replies[i].failure != NULL && work->replies[i].failure == NULL)
-			sl_failure_raise(replies[i].failure, NameStr(replies[i].shard->name), command);
+		if (replies[i].failure == NULL)
+			replies[i].failure = sl_recover_before(replies[i].shard, replies[i].conn);
 	}
 }
 
-/* A failed command left its transaction open on the shard: end that too. */
+/* Runs the command on some of the shards; with a use, in the transaction. */
 static void
-roll_back_failed(Execution *work)
+run_once(const Execution *work, SlReply *replies, int count, const SlTxnUse *use)
 {
-	SlReply    *failed = palloc0(sizeof(SlReply) * Max(work->count, 1));
-	int			count = 0;
-
-	for (int i = 0; i < work->count; i++)
+	for (int i = 0; i < count; i++)
 	{
-		SlReply    *reply = &work->replies[i];
-
-		if (reply->failure == NULL || reply->conn == NULL || reply->conn->state != SL_CONN_OPEN)
+		if (replies[i].failure != NULL || replies[i].conn == NULL)
 			continue;
-		failed[count].shard = reply->shard;
-		failed[count++].conn = reply->conn;
+		if (use != NULL)
+			sl_txn_join(replies[i].conn, use);
+		else
+			replies[i].conn->is_read_only = false;
 	}
-	sl_broadcast_run(failed, count, NULL, "ROLLBACK", 0, NULL, sl_connect_timeout);
+	sl_broadcast_run(replies, count, work->source, work->param_count, work->params,
+					 sl_shard_timeout);
 }
 
-static void
-run_atomically(Execution *work)
+/* Did the shard hang up before it came to the command, and nothing else is lost? */
+static bool
+can_repeat(const SlReply *reply, bool was_joined)
 {
-	sl_broadcast_run(work->replies, work->count, "BEGIN", work->source, work->param_count,
-					 work->params, sl_shard_timeout);
-	roll_back_failed(work);
+	return !was_joined && reply->failure != NULL && reply->failure->never_ran &&
+		reply->command == NULL && reply->rows == 0;
+}
+
+/*
+ * The same, and once more where an old connection turned out to be ended and it
+ * is sure that the command was not begun.
+ */
+static void
+run_on_shards(const Execution *work, SlReply *replies, int count, const SlTxnUse *use)
+{
+	bool	   *was_joined = palloc(sizeof(bool) * Max(count, 1));
+	int		   *indexes = palloc(sizeof(int) * Max(count, 1));
+	SlReply    *again = palloc(sizeof(SlReply) * Max(count, 1));
+	int			again_count = 0;
+
+	for (int i = 0; i < count; i++)
+		was_joined[i] = replies[i].conn == NULL || replies[i].conn->txn.level > 0;
+	run_once(work, replies, count, use);
+	for (int i = 0; i < count; i++)
+	{
+		if (!can_repeat(&replies[i], was_joined[i]))
+			continue;
+		sl_txn_abandon(replies[i].conn);
+		indexes[again_count] = i;
+		again[again_count++] = replies[i];
+	}
+	if (again_count == 0)
+		return;
+	open_shards(again, again_count);
+	run_once(work, again, again_count, use);
+	for (int i = 0; i < again_count; i++)
+		replies[indexes[i]] = again[i];
+}
+
+/* Puts the command into the session's transaction on every shard, and runs it. */
+static void
+run_atomically(Execution *work, const SlTxnUse *use)
+{
+	run_on_shards(work, work->replies, work->count, use);
+	for (int i = 0; i < work->count; i++)
+	{
+		/* With "skip" the transaction goes on without those that failed. */
+		if (work->skip && work->replies[i].conn != NULL)
+			sl_txn_settle(work->replies[i].conn);
+	}
 	skip_failures(work);
-	end_transactions(work, "COMMIT");
+}
+
+/* Outside of the session's transaction, so no shard may be in it. */
+static void
+check_not_joined(const Execution *work)
+{
+	for (int i = 0; i < work->count; i++)
+	{
+		const SlReply *reply = &work->replies[i];
+
+		if (reply->failure == NULL && reply->conn->txn.level > 0)
+			ereport(ERROR,
+					errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+					errmsg("shardlet.execute() with atomic => false cannot run on shard \"%s\" in this transaction",
+						   NameStr(reply->shard->name)),
+					errdetail("The transaction has used the shard already."));
+	}
+}
+
+/* From now on a shard's statements outside of transactions only read again. */
+static void
+make_read_only(const Execution *work)
+{
+	for (int i = 0; i < work->count; i++)
+	{
+		if (work->replies[i].conn != NULL)
+			work->replies[i].conn->is_read_only = true;
+	}
 }
 
 /* Shard by shard as far as transactions go, and yet all at a time. */
 static void
 run_separately(Execution *work)
 {
-	for (int done = 0; done < work->count; done += sl_max_parallel_shards)
-		sl_broadcast_run(work->replies + done, Min(work->count - done, sl_max_parallel_shards),
-						 NULL, work->source, work->param_count, work->params, sl_shard_timeout);
+	check_not_joined(work);
+	PG_TRY();
+	{
+		for (int done = 0; done < work->count; done += sl_max_parallel_shards)
+			run_on_shards(work, work->replies + done,
+						  Min(work->count - done, sl_max_parallel_shards), NULL);
+	}
+	PG_FINALLY();
+	{
+		make_read_only(work);
+	}
+	PG_END_TRY();
 }
 
 static void
@@ -149,6 +223,7 @@ shardlet_execute(PG_FUNCTION_ARGS)
 	Execution	work = {0};
 	List	   *shards;
 	SlText	   *query;
+	SlTxnUse	use = {0};
 
 	InitMaterializedSRF(fcinfo, 0);
 	work.source = sl_map_arg_text(fcinfo, 1, "text");
@@ -156,6 +231,9 @@ shardlet_execute(PG_FUNCTION_ARGS)
 	sl_call_params(PG_ARGISNULL(2) ? NULL : PG_GETARG_ARRAYTYPE_P(2), &work.param_count, &work.params);
 	work.skip = sl_call_on_error_skips(sl_map_arg_text(fcinfo, 4, "\"on_error\""));
 	work.atomic = PG_ARGISNULL(5) || PG_GETARG_BOOL(5);
+	use.writes = query->is_write;
+	use.is_part = work.skip;
+	use.is_alone = sl_txn_is_alone(result->econtext->ecxt_estate);
 	shards = sl_call_shards(PG_ARGISNULL(0) ? NULL : sl_map_arg_name(fcinfo, 0, "map"),
 							PG_ARGISNULL(3) ? NULL : PG_GETARG_ARRAYTYPE_P(3));
 	sl_fanout_reset_missing();
@@ -163,9 +241,14 @@ shardlet_execute(PG_FUNCTION_ARGS)
 		PreventCommandIfReadOnly("shardlet.execute()");
 	sl_call_check_states(&shards, query->is_write, work.skip);
 	add_replies(&work, shards);
-	sl_broadcast_open(work.replies, work.count);
 	if (work.atomic)
-		run_atomically(&work);
+		sl_snapshot_begin();
+	open_shards(work.replies, work.count);
+	if (work.atomic)
+	{
+		sl_txn_check_span(shards, use.writes);
+		run_atomically(&work, &use);
+	}
 	else
 		run_separately(&work);
 	for (int i = 0; i < work.count; i++)

@@ -37,8 +37,8 @@ static dlist_head fanouts = DLIST_STATIC_INIT(fanouts);
 /* Names of shards that the last statement did without; in TopMemoryContext. */
 static List *missing = NIL;
 
-static bool
-is_live(const SlStream *stream)
+bool
+sl_stream_is_live(const SlStream *stream)
 {
 	return stream->state != STREAM_FINISHED && stream->state != STREAM_FAILED;
 }
@@ -47,7 +47,7 @@ is_live(const SlStream *stream)
 static bool
 is_started(const SlStream *stream)
 {
-	return stream->state == STREAM_RUNNING || !is_live(stream);
+	return stream->state == STREAM_RUNNING || !sl_stream_is_live(stream);
 }
 
 /* Missing shards ------------------------------------------------------------- */
@@ -76,18 +76,6 @@ sl_fanout_add_missing(const SlShard *shard)
 
 /* Failures ------------------------------------------------------------------- */
 
-/* Moves a position in the text that was sent to the one the caller wrote. */
-static void
-correct_position(const SlText *query, SlFailure *failure)
-{
-	if (query == NULL || query->added_length == 0 || failure->position == 0)
-		return;
-	if (failure->position > query->added_at + query->added_length)
-		failure->position -= query->added_length;
-	else if (failure->position > query->added_at)
-		failure->position = 0;
-}
-
 static bool
 all_failed(const SlFanout *fanout)
 {
@@ -108,7 +96,8 @@ handle_failure(SlFanout *fanout, SlStream *stream)
 	const char *source = query != NULL ? query->source : fanout->spec.sql;
 
 	stream->failure = NULL;
-	correct_position(query, failure);
+	if (query != NULL)
+		failure->position = sl_text_position(query, failure->position);
 	if (!fanout->spec.skip_failures || all_failed(fanout))
 		sl_failure_raise(failure, stream->shard_name, source);
 	sl_fanout_add_missing(stream->shard);
@@ -119,8 +108,8 @@ handle_failure(SlFanout *fanout, SlStream *stream)
 }
 
 /* Looks at a stream that was let go on. */
-static void
-check_failure(SlFanout *fanout, SlStream *stream)
+void
+sl_fanout_check(SlFanout *fanout, SlStream *stream)
 {
 	if (stream->state == STREAM_FAILED && stream->failure != NULL)
 		handle_failure(fanout, stream);
@@ -149,16 +138,13 @@ check_deadline(SlFanout *fanout, SlStream *stream, TimestampTz now)
 	if (stream_deadline(stream) > now)
 		return;
 	sl_wait_forget(&fanout->wait_cache);
-	sl_stream_time_out(stream, stream->state == STREAM_OPENING ?
-					   psprintf("No answer came within %d ms.", sl_connect_timeout) :
-					   psprintf("It took longer than shardlet.shard_timeout, %d ms.",
-								sl_shard_timeout));
-	check_failure(fanout, stream);
+	sl_stream_time_out(stream);
+	sl_fanout_check(fanout, stream);
 }
 
 /* Waits for one of the collected streams, and lets each go on that can. */
-static void
-wait_for_streams(SlFanout *fanout, int count)
+void
+sl_fanout_wait_for(SlFanout *fanout, int count)
 {
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz deadline = DT_NOEND;
@@ -190,12 +176,12 @@ wait_for_streams(SlFanout *fanout, int count)
 			check_deadline(fanout, stream, now);
 		if (stream->conn == NULL || stream->conn->state == SL_CONN_CLOSED)
 			sl_wait_forget(&fanout->wait_cache);
-		check_failure(fanout, stream);
+		sl_fanout_check(fanout, stream);
 	}
 }
 
-static void
-add_item(SlFanout *fanout, int *count, SlStream *stream)
+void
+sl_fanout_add_item(SlFanout *fanout, int *count, SlStream *stream)
 {
 	fanout->items[*count].conn = stream->conn;
 	fanout->items[*count].events = sl_conn_wants(stream->conn);
@@ -236,63 +222,162 @@ describe_everywhere(SlFanout *fanout)
 			if (stream->state == STREAM_QUEUED && running_count(fanout) < sl_max_parallel_shards)
 			{
 				sl_stream_begin(stream);
-				check_failure(fanout, stream);
+				sl_fanout_check(fanout, stream);
 			}
 			if (sl_stream_needs_wait(stream))
-				add_item(fanout, &count, stream);
+				sl_fanout_add_item(fanout, &count, stream);
 		}
 		if (count == 0)
 			break;
-		wait_for_streams(fanout, count);
+		sl_fanout_wait_for(fanout, count);
 	}
 }
 
+/* Do the descriptions fit each other, and what the caller wants? */
+static bool
+all_fit(const SlFanout *fanout)
+{
+	const SlPrepared *first = NULL;
+
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		const SlStream *stream = &fanout->streams[i];
+
+		if (stream->state != STREAM_READY)
+			continue;
+		if (first == NULL)
+			first = stream->prepared;
+		if (!sl_merge_is_same(first, stream->prepared) || !sl_merge_is_wanted(fanout, stream))
+			return false;
+	}
+	return true;
+}
+
 /*
- * A table may have changed since the statement was prepared: where an old
- * description does not fit, a new one is asked for.
+ * A table may have changed since the statement was prepared: if something does
+ * not fit, old descriptions are asked for anew.
  */
 static void
 renew_descriptions(SlFanout *fanout)
+{
+	if (all_fit(fanout))
+		return;
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		SlStream   *stream = &fanout->streams[i];
+
+		if (stream->state == STREAM_READY && stream->was_prepared)
+			sl_stream_describe_again(stream);
+	}
+	describe_everywhere(fanout);
+}
+
+/* The first one that has been described, or NULL. */
+static SlStream *
+first_ready(const SlFanout *fanout)
+{
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (fanout->streams[i].state == STREAM_READY)
+			return &fanout->streams[i];
+	}
+	return NULL;
+}
+
+/*
+ * ORDER BY may name a column of the result or of a table, and with SELECT * that
+ * shows only now.  If it is a table's, the statement is another one.
+ */
+static void
+check_names(SlFanout *fanout)
+{
+	const SlStream *first = first_ready(fanout);
+
+	if (!fanout->spec.merge || first == NULL ||
+		!sl_text_correct_guesses(fanout->spec.text, first->prepared))
+		return;
+	sl_text_rewrite(fanout->spec.text, fanout->spec.own_param_count);
+	fanout->spec.sql = fanout->spec.text->sql;
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (fanout->streams[i].state == STREAM_READY)
+			fanout->streams[i].state = STREAM_QUEUED;
+	}
+	describe_everywhere(fanout);
+	renew_descriptions(fanout);
+}
+
+/* Snapshots that agree must be taken on all shards at a time. */
+static int
+most_at_a_time(const SlFanout *fanout)
+{
+	return fanout->spec.is_consistent ? fanout->stream_count : sl_max_parallel_shards;
+}
+
+/* Was it described anew, with other columns than the fan-out is prepared for? */
+static bool
+is_held(const SlFanout *fanout, const SlStream *stream)
+{
+	return stream->state == STREAM_READY && stream->decoder == NULL &&
+		!sl_merge_is_same(fanout->model, stream->prepared);
+}
+
+/* May it still turn out that a table has changed under its statement? */
+static bool
+may_change(const SlFanout *fanout, const SlStream *stream)
+{
+	return sl_stream_is_live(stream) && !stream->has_answered && !is_held(fanout, stream);
+}
+
+/*
+ * A table has changed on a shard since its statement was prepared.  When all
+ * other shards are known to have changed likewise, the fan-out starts over with
+ * the new columns; if one has not, the shards differ.
+ */
+static void
+adopt_new_columns(SlFanout *fanout)
 {
 	bool		any = false;
 
 	for (int i = 0; i < fanout->stream_count; i++)
 	{
-		SlStream   *stream = &fanout->streams[i];
-
-		if (stream->state != STREAM_READY || !stream->was_prepared ||
-			sl_merge_count_fits(fanout, stream))
-			continue;
-		sl_stream_describe_again(stream);
-		any = true;
+		if (may_change(fanout, &fanout->streams[i]))
+			return;
+		any = any || is_held(fanout, &fanout->streams[i]);
 	}
-	if (any)
-		describe_everywhere(fanout);
+	if (!any)
+		return;
+	fanout->model = NULL;
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (fanout->streams[i].state != STREAM_FAILED)
+			sl_merge_open_stream(fanout, &fanout->streams[i]);
+	}
+	sl_merge_open(fanout);
 }
 
 /* Sends the statement to shards that have it described. */
-static void
-start_streams(SlFanout *fanout)
+void
+sl_fanout_start_streams(SlFanout *fanout)
 {
 	int			running;
 
 	/* This is asked for every row. */
 	if (fanout->all_started)
 		return;
+	adopt_new_columns(fanout);
 	running = running_count(fanout);
-	for (int i = 0; i < fanout->stream_count && running < sl_max_parallel_shards; i++)
+	for (int i = 0; i < fanout->stream_count && running < most_at_a_time(fanout); i++)
 	{
 		SlStream   *stream = &fanout->streams[i];
 
-		if (stream->state != STREAM_READY)
+		if (stream->state != STREAM_READY || is_held(fanout, stream))
 			continue;
-
-		/* One that had to begin anew has to be looked at again. */
-		if (stream->has_retried)
+		if (stream->decoder == NULL)
 			sl_merge_open_stream(fanout, stream);
 		sl_stream_execute(stream);
 		running++;
-		check_failure(fanout, stream);
+		sl_fanout_check(fanout, stream);
 	}
 	fanout->all_started = true;
 	for (int i = 0; i < fanout->stream_count; i++)
@@ -301,18 +386,18 @@ start_streams(SlFanout *fanout)
 
 /* Rows ----------------------------------------------------------------------- */
 
-static void
-wait_for_some(SlFanout *fanout)
+void
+sl_fanout_wait(SlFanout *fanout)
 {
 	int			count = 0;
 
 	for (int i = 0; i < fanout->stream_count; i++)
 	{
 		if (sl_stream_needs_wait(&fanout->streams[i]))
-			add_item(fanout, &count, &fanout->streams[i]);
+			sl_fanout_add_item(fanout, &count, &fanout->streams[i]);
 	}
 	if (count > 0)
-		wait_for_streams(fanout, count);
+		sl_fanout_wait_for(fanout, count);
 }
 
 /* Not merging: a row of whichever stream has one. */
@@ -324,7 +409,7 @@ next_unordered(SlFanout *fanout)
 		bool		any = false;
 
 		CHECK_FOR_INTERRUPTS();
-		start_streams(fanout);
+		sl_fanout_start_streams(fanout);
 		for (int i = 0; i < fanout->stream_count; i++)
 		{
 			int			index = (fanout->next_stream + i) % fanout->stream_count;
@@ -336,12 +421,12 @@ next_unordered(SlFanout *fanout)
 				fanout->next_stream = index;
 				return stream;
 			}
-			check_failure(fanout, stream);
-			any = any || is_live(stream);
+			sl_fanout_check(fanout, stream);
+			any = any || sl_stream_is_live(stream);
 		}
 		if (!any)
 			return NULL;
-		wait_for_some(fanout);
+		sl_fanout_wait(fanout);
 	}
 }
 
@@ -351,17 +436,17 @@ advance_merge(SlFanout *fanout, SlStream *stream)
 {
 	while (!sl_stream_take_row(stream))
 	{
-		check_failure(fanout, stream);
-		if (!is_live(stream))
+		sl_fanout_check(fanout, stream);
+		if (!sl_stream_is_live(stream))
 			return;
 		if (stream->state == STREAM_READY)
-			start_streams(fanout);
+			sl_fanout_start_streams(fanout);
 		if (sl_stream_needs_wait(stream))
 		{
 			int			count = 0;
 
-			add_item(fanout, &count, stream);
-			wait_for_streams(fanout, count);
+			sl_fanout_add_item(fanout, &count, stream);
+			sl_fanout_wait_for(fanout, count);
 		}
 	}
 	sl_merge_check_order(fanout, stream);
@@ -379,7 +464,7 @@ fill_heap(SlFanout *fanout)
 		bool		all_ready = true;
 
 		CHECK_FOR_INTERRUPTS();
-		start_streams(fanout);
+		sl_fanout_start_streams(fanout);
 		for (int i = 0; i < fanout->stream_count; i++)
 			all_started = all_started && is_started(&fanout->streams[i]);
 		for (int i = 0; i < fanout->stream_count; i++)
@@ -389,12 +474,12 @@ fill_heap(SlFanout *fanout)
 			/* Those that may not run yet need the place of those that do. */
 			if (!all_started && stream->state == STREAM_RUNNING)
 				sl_stream_spill(stream);
-			check_failure(fanout, stream);
-			all_ready = all_ready && (!is_live(stream) || stream->result != NULL);
+			sl_fanout_check(fanout, stream);
+			all_ready = all_ready && (!sl_stream_is_live(stream) || stream->result != NULL);
 		}
 		if (all_started && all_ready)
 			break;
-		wait_for_some(fanout);
+		sl_fanout_wait(fanout);
 	}
 	for (int i = 0; i < fanout->stream_count; i++)
 	{
@@ -473,9 +558,46 @@ sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot)
 
 /* Beginning and end ----------------------------------------------------------- */
 
+/* Is what runs there by itself, or can it be taken back by itself? */
+static bool
+can_be_cancelled(const SlConn *conn)
+{
+	return conn->txn.level == 0 || conn->txn.has_part ||
+		(conn->txn.is_ending && conn->txn.write_level == 0);
+}
+
+/*
+ * Stops statements that still run.  If the transaction goes on, what they are
+ * part of must not be harmed: a part can be cancelled and taken back, anything
+ * else is waited for.
+ */
+static void
+stop_statements(List *conns, bool aborts)
+{
+	List	   *cancelled = NIL;
+	ListCell   *cell;
+
+	foreach(cell, conns)
+	{
+		SlConn	   *conn = lfirst(cell);
+
+		if (aborts || can_be_cancelled(conn))
+			cancelled = lappend(cancelled, conn);
+		else
+			sl_drain(conn);
+	}
+	if (cancelled != NIL)
+		sl_cancel(cancelled);
+	foreach(cell, conns)
+	{
+		if (!aborts)
+			sl_txn_settle(lfirst(cell));
+	}
+}
+
 /* Ends what still runs.  May wait for shards, and throw a cancel. */
 static void
-stop_streams(SlFanout *fanout)
+stop_streams(SlFanout *fanout, bool aborts)
 {
 	List	   *conns = NIL;
 
@@ -490,25 +612,30 @@ stop_streams(SlFanout *fanout)
 		if (stream->conn != NULL && stream->conn->owner == stream)
 			conns = lappend(conns, stream->conn);
 		sl_stream_release(stream);
-		if (is_live(stream))
+		if (sl_stream_is_live(stream))
 			stream->state = STREAM_FINISHED;
 	}
-	if (conns != NIL)
-		sl_cancel(conns);
+	stop_statements(conns, aborts);
 }
 
 /*
  * Ends a fan-out; ending it again does nothing.  What it kept in tuplestores
  * goes with its memory and resource owner.
  */
-void
-sl_fanout_end(SlFanout *fanout)
+static void
+end_fanout(SlFanout *fanout, bool aborts)
 {
 	if (fanout->is_over)
 		return;
 	fanout->is_over = true;
 	dlist_delete(&fanout->node);
-	stop_streams(fanout);
+	stop_streams(fanout, aborts);
+}
+
+void
+sl_fanout_end(SlFanout *fanout)
+{
+	end_fanout(fanout, false);
 }
 
 /*
@@ -519,7 +646,7 @@ static void
 forget_fanout(void *arg)
 {
 	HOLD_INTERRUPTS();
-	sl_fanout_end(arg);
+	end_fanout(arg, true);
 	RESUME_INTERRUPTS();
 }
 
@@ -535,6 +662,7 @@ make_streams(SlFanout *fanout)
 		SlStream   *stream = &fanout->streams[fanout->stream_count++];
 
 		stream->spec = &fanout->spec;
+		stream->use = fanout->spec.use;
 		stream->context = fanout->context;
 		stream->resources = CurrentResourceOwner;
 		stream->shard = lfirst(cell);
@@ -565,6 +693,8 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 	fanout->transaction = GetCurrentSubTransactionId();
 	fanout->output_context = AllocSetContextCreate(context, "shardlet output row",
 												   ALLOCSET_SMALL_SIZES);
+	if (!fanout->spec.use.is_alone)
+		sl_snapshot_begin();
 	make_streams(fanout);
 	sl_merge_assign_sources(fanout);
 	dlist_push_tail(&fanouts, &fanout->node);
@@ -573,12 +703,17 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 	MemoryContextRegisterResetCallback(context, &fanout->callback);
 	describe_everywhere(fanout);
 	renew_descriptions(fanout);
+	check_names(fanout);
 	for (int i = 0; i < fanout->stream_count; i++)
 	{
 		if (fanout->streams[i].state == STREAM_READY)
 			sl_merge_open_stream(fanout, &fanout->streams[i]);
 	}
 	sl_merge_open(fanout);
+	if (fanout->spec.is_consistent)
+		sl_consistent_start(fanout);
+	if (fanout->spec.use.writes && fanout->spec.use.ends)
+		sl_commit_with_statement(fanout);
 	MemoryContextSwitchTo(old_context);
 	return fanout;
 }
@@ -597,13 +732,13 @@ end_fanouts(SubTransactionId transaction)
 		SlFanout   *fanout = dlist_container(SlFanout, node, iter.cur);
 
 		if (transaction == InvalidSubTransactionId || fanout->transaction == transaction)
-			sl_fanout_end(fanout);
+			end_fanout(fanout, true);
 	}
 }
 
 /*
- * Stops what runs on shards without anyone streaming from it: a broadcast was
- * interrupted.  A transaction that it had begun there ends with the connection.
+ * Stops what runs on shards without anyone streaming from it, outside of
+ * transactions: a broadcast was interrupted.
  */
 static void
 stop_broadcasts(void)
@@ -615,18 +750,12 @@ stop_broadcasts(void)
 	{
 		SlConn	   *conn = lfirst(cell);
 
-		if (conn->owner == NULL && (conn->state != SL_CONN_OPEN || !sl_flight_is_empty(conn)))
+		if (conn->txn.level == 0 && conn->owner == NULL &&
+			(conn->state != SL_CONN_OPEN || !sl_flight_is_empty(conn)))
 			busy = lappend(busy, conn);
 	}
 	if (busy != NIL)
 		sl_cancel(busy);
-	foreach(cell, sl_pool_all())
-	{
-		SlConn	   *conn = lfirst(cell);
-
-		if (conn->owner == NULL && PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
-			sl_conn_close(conn);
-	}
 }
 
 static void

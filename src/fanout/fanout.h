@@ -8,14 +8,17 @@
 #include "executor/tuptable.h"
 
 #include "remote/remote.h"
+#include "txn/txn.h"
 
-/* text.c: what a text is, and the text that shards get */
+/* text.c */
 
 /* One item of ORDER BY. */
 typedef struct SlOrderItem
 {
 	int			column;			/* of the result, from 0; -1: see below */
 	char	   *name;			/* of a result column; NULL: carried along */
+	bool		is_guess;		/* the name may be a table's, and not the
+								 * result's */
 	int			carried;		/* which of the columns that were added */
 	bool		descending;
 	bool		nulls_first;
@@ -27,8 +30,17 @@ typedef struct SlLimit
 {
 	bool		is_given;
 	int			param;			/* number of the parameter, or 0 */
+	bool		is_used;		/* the parameter, by more than this */
 	int64		value;
 } SlLimit;
+
+/* A part of the source that was copied into the text that shards get. */
+typedef struct SlPiece
+{
+	int			source_at;
+	int			sql_at;
+	int			length;
+} SlPiece;
 
 typedef struct SlText
 {
@@ -43,12 +55,16 @@ typedef struct SlText
 	int			limit_param;	/* number of the parameter that was added, or
 								 * 0 */
 	int			carried_count;	/* columns that were added */
-	int			added_at;		/* where, and how long they are: for positions */
-	int			added_length;
+	List	   *pieces;			/* of SlPiece; NIL: nothing was changed */
 } SlText;
 
 extern SlText *sl_text_parse(const char *source);
+extern bool sl_text_correct_guesses(SlText *query, const SlPrepared *prepared);
+pg_noreturn extern void sl_text_refuse(const char *detail, const char *hint);
+
+/* rewrite.c */
 extern void sl_text_rewrite(SlText *query, int param_count);
+extern int	sl_text_position(const SlText *query, int position);
 
 /* fanout.c */
 typedef struct SlFanout SlFanout;
@@ -59,6 +75,7 @@ typedef struct SlFanoutSpec
 	SlText	   *text;			/* NULL for a text that is not looked at */
 	const char *sql;			/* as shards get it */
 	int			param_count;
+	int			own_param_count;	/* without what was added for LIMIT */
 	const char **params;
 	Oid		   *param_types;	/* NULL, or of each parameter; 0 is unknown */
 	TupleDesc	wanted;
@@ -68,7 +85,8 @@ typedef struct SlFanoutSpec
 	int64		limit;
 	int64		offset;
 	bool		skip_failures;
-	bool		is_write;
+	SlTxnUse	use;			/* of each shard */
+	bool		is_consistent;	/* snapshots of the shards must agree */
 } SlFanoutSpec;
 
 extern void sl_fanout_init(void);
@@ -88,15 +106,26 @@ typedef struct SlCall
 	Oid		   *types;
 	int			count;
 	bool		is_variadic;
+	bool		is_alone;		/* the statement is all of its transaction */
+	bool		is_last;		/* and the call all of the statement */
+	uint64		statement;		/* whose reads must agree, or 0 */
 } SlCall;
 
-extern bool sl_call_is_query(Oid function);
-extern bool sl_call_is_key(Oid function);
 extern SlFanout *sl_call_begin(const SlCall *call, TupleDesc wanted);
 extern List *sl_call_shards(const char *map_name, ArrayType *names);
 extern void sl_call_params(ArrayType *array, int *count, const char ***params);
 extern bool sl_call_on_error_skips(const char *on_error);
 extern void sl_call_check_states(List **shards, bool is_write, bool skip);
+
+/* fanout_funcs.c */
+typedef enum SlCallKind
+{
+	SL_CALL_OTHER,				/* not ours */
+	SL_CALL_QUERY,
+	SL_CALL_KEY
+} SlCallKind;
+
+extern SlCallKind sl_call_kind(Oid function);
 
 /* scan.c */
 extern void sl_scan_init(void);

@@ -4,42 +4,65 @@
  */
 #include "postgres.h"
 
-#include "catalog/namespace.h"
+#include "access/htup_details.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "fanout/fanout.h"
 
 PG_FUNCTION_INFO_V1(shardlet_query);
 PG_FUNCTION_INFO_V1(shardlet_query_key);
 PG_FUNCTION_INFO_V1(shardlet_missing_shards);
 
-/* Is this query() or query_key()?  By name: the schema is ours. */
 static bool
-is_ours(Oid function, const char *name)
+has_arguments(Form_pg_proc form, const Oid *types, int count)
 {
-	char	   *found = get_func_name(function);
-
-	return found != NULL && strcmp(found, name) == 0 &&
-		get_func_namespace(function) == get_namespace_oid(SL_WRAPPER_NAME, true);
+	return form->pronargs == count &&
+		memcmp(form->proargtypes.values, types, sizeof(Oid) * count) == 0;
 }
 
-bool
-sl_call_is_key(Oid function)
+/*
+ * Which function of ours is this?  Anyone may make one of the same name, and
+ * even in a schema of the same name where the extension is not installed; but
+ * only a superuser makes one of this library.  One that was altered, to run as
+ * its owner or with settings of its own, is left to PostgreSQL.
+ */
+SlCallKind
+sl_call_kind(Oid function)
 {
-	return is_ours(function, "query_key");
-}
+	static const Oid query[] = {NAMEOID, TEXTOID, TEXTARRAYOID, NAMEARRAYOID, TEXTOID, BOOLOID};
+	static const Oid query_key[] = {NAMEOID, TEXTOID, TEXTARRAYOID, ANYOID};
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	SlCallKind	kind = SL_CALL_OTHER;
+	Form_pg_proc form;
+	bool		is_null;
+	char	   *symbol;
 
-bool
-sl_call_is_query(Oid function)
-{
-	return is_ours(function, "query") || sl_call_is_key(function);
+	if (!HeapTupleIsValid(tuple))
+		return SL_CALL_OTHER;
+	form = (Form_pg_proc) GETSTRUCT(tuple);
+	if (form->prolang == ClanguageId && form->proretset && form->prorettype == RECORDOID &&
+		!form->prosecdef && heap_attisnull(tuple, Anum_pg_proc_proconfig, NULL))
+	{
+		symbol = TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc,
+													 &is_null));
+
+		if (strcmp(symbol, "shardlet_query") == 0 &&
+			has_arguments(form, query, lengthof(query)))
+			kind = SL_CALL_QUERY;
+		else if (strcmp(symbol, "shardlet_query_key") == 0 &&
+				 has_arguments(form, query_key, lengthof(query_key)))
+			kind = SL_CALL_KEY;
+	}
+	ReleaseSysCache(tuple);
+	return kind;
 }
 
 /* Puts all rows of a call into the result's tuplestore. */
@@ -54,6 +77,7 @@ materialize(FunctionCallInfo fcinfo, bool is_key)
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	call.is_key = is_key;
 	call.is_variadic = get_fn_expr_variadic(fcinfo->flinfo);
+	call.is_alone = sl_txn_is_alone(result->econtext->ecxt_estate);
 	call.count = PG_NARGS();
 	call.values = palloc(sizeof(Datum) * call.count);
 	call.nulls = palloc(sizeof(bool) * call.count);

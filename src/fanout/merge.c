@@ -32,11 +32,12 @@ wanted_count(const SlFanout *fanout)
 	return fanout->spec.wanted->natts - (fanout->spec.shard_column >= 0 ? 1 : 0);
 }
 
-/* Does the number of columns fit what the caller wants? */
+/* Do the columns fit what the caller wants? */
 bool
-sl_merge_count_fits(const SlFanout *fanout, const SlStream *stream)
+sl_merge_is_wanted(const SlFanout *fanout, const SlStream *stream)
 {
-	return visible_count(fanout, stream->prepared) == wanted_count(fanout);
+	return visible_count(fanout, stream->prepared) == wanted_count(fanout) &&
+		sl_decode_fits(stream->prepared, fanout->spec.wanted, fanout->sources);
 }
 
 /* Fails if a shard has another number of columns than the caller wants. */
@@ -46,7 +47,7 @@ check_column_count(SlFanout *fanout, const SlStream *stream)
 	int			wanted = wanted_count(fanout);
 	int			found = visible_count(fanout, stream->prepared);
 
-	if (sl_merge_count_fits(fanout, stream))
+	if (found == wanted)
 		return;
 	ereport(ERROR,
 			errcode(SL_ERR_DIFFERENT),
@@ -75,16 +76,16 @@ is_same_type(Oid a, Oid b)
 
 /* Compares a shard's columns with those of the first shard. */
 static void
-check_same_columns(const SlStream *model, const SlStream *stream)
+check_same_columns(const SlFanout *fanout, const SlStream *stream)
 {
-	const SlPrepared *a = model->prepared;
+	const SlPrepared *a = fanout->model;
 	const SlPrepared *b = stream->prepared;
 
 	if (a->column_count != b->column_count)
 		ereport(ERROR,
 				errcode(SL_ERR_DIFFERENT),
 				errmsg("shards \"%s\" and \"%s\" return different numbers of columns",
-					   model->shard_name, stream->shard_name),
+					   fanout->model_shard, stream->shard_name),
 				errdetail("They are %d and %d.", a->column_count, b->column_count));
 	for (int i = 0; i < a->column_count; i++)
 	{
@@ -93,9 +94,23 @@ check_same_columns(const SlStream *model, const SlStream *stream)
 		ereport(ERROR,
 				errcode(SL_ERR_DIFFERENT),
 				errmsg("column %d (\"%s\") has different types on shards \"%s\" and \"%s\"",
-					   i + 1, b->names[i], model->shard_name, stream->shard_name),
+					   i + 1, b->names[i], fanout->model_shard, stream->shard_name),
 				errdetail("They are %s and %s.", type_text(a->types[i]), type_text(b->types[i])));
 	}
+}
+
+/* Are these the same columns? */
+bool
+sl_merge_is_same(const SlPrepared *a, const SlPrepared *b)
+{
+	if (a->column_count != b->column_count)
+		return false;
+	for (int i = 0; i < a->column_count; i++)
+	{
+		if (!is_same_type(a->types[i], b->types[i]))
+			return false;
+	}
+	return true;
 }
 
 /* Which column of the shard's is each wanted one? */
@@ -117,11 +132,14 @@ sl_merge_open_stream(SlFanout *fanout, SlStream *stream)
 
 	check_column_count(fanout, stream);
 	if (fanout->model == NULL)
-		fanout->model = stream;
-	else if (fanout->model != stream)
-		check_same_columns(fanout->model, stream);
-	stream->decoder = sl_decoder_make(stream->prepared, sl_decode_is_binary(stream->prepared),
-									  fanout->spec.wanted, fanout->sources, stream->shard_name);
+	{
+		fanout->model = stream->prepared;
+		fanout->model_shard = stream->shard_name;
+	}
+	check_same_columns(fanout, stream);
+	stream->is_binary = sl_decode_is_binary(stream->prepared);
+	stream->decoder = sl_decoder_make(stream->prepared, stream->is_binary, fanout->spec.wanted,
+									  fanout->sources, stream->shard_name);
 	stream->values = palloc0(sizeof(Datum) * count);
 	stream->nulls = palloc0(sizeof(bool) * count);
 	stream->former_values = palloc0(sizeof(Datum) * count);
@@ -144,7 +162,7 @@ find_named_column(const SlPrepared *prepared, const char *name)
 static int
 order_column(const SlFanout *fanout, const SlOrderItem *item)
 {
-	const SlPrepared *prepared = fanout->model->prepared;
+	const SlPrepared *prepared = fanout->model;
 
 	if (item->column >= 0)
 		return item->column;
@@ -153,10 +171,22 @@ order_column(const SlFanout *fanout, const SlOrderItem *item)
 	return visible_count(fanout, prepared) + item->carried - 1;
 }
 
+/* The types in which rows are compared; all streams have the same. */
+static TupleDesc
+wire_descriptor(const SlFanout *fanout)
+{
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (fanout->streams[i].decoder != NULL)
+			return sl_decoder_wire_descriptor(fanout->streams[i].decoder);
+	}
+	elog(ERROR, "could not find a stream with columns");
+}
+
 static void
 make_key(SlFanout *fanout, const SlOrderItem *item, MergeKey *key)
 {
-	TupleDesc	descriptor = sl_decoder_wire_descriptor(fanout->model->decoder);
+	TupleDesc	descriptor = wire_descriptor(fanout);
 	Oid			type;
 	TypeCacheEntry *entry;
 

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "commands/explain.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -20,7 +21,10 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
+#include "mb/pg_wchar.h"
 #include "parser/parsetree.h"
+#include "tcop/pquery.h"
+#include "utils/portal.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -29,15 +33,33 @@
 #include "compat.h"
 #include "fanout/fanout.h"
 
+/*
+ * A running statement and how many scans of ours it has: if several, or one
+ * that runs more than once, they must see the same.
+ */
+typedef struct Statement
+{
+	dlist_node	node;
+	EState	   *estate;
+	uint64		id;
+	int			scan_count;
+	MemoryContextCallback callback;
+} Statement;
+
+static dlist_head statements = DLIST_STATIC_INIT(statements);
+
 typedef struct QueryScanState
 {
 	CustomScanState css;		/* must come first */
 	Oid			function;
 	bool		is_variadic;
+	bool		is_key;
 	List	   *arguments;		/* of ExprState */
 	List	   *types;			/* of the arguments */
 	SlFanout   *fanout;			/* NULL: not begun */
 	MemoryContext context;		/* of the fan-out, emptied at a rescan */
+	bool		may_rescan;
+	Statement  *statement;
 } QueryScanState;
 
 static set_rel_pathlist_hook_type next_pathlist_hook = NULL;
@@ -83,7 +105,7 @@ find_call(RangeTblEntry *entry)
 		return NULL;
 	function = linitial_node(RangeTblFunction, entry->functions);
 	if (!IsA(function->funcexpr, FuncExpr) ||
-		!sl_call_is_query(((FuncExpr *) function->funcexpr)->funcid))
+		sl_call_kind(((FuncExpr *) function->funcexpr)->funcid) == SL_CALL_OTHER)
 		return NULL;
 	return (FuncExpr *) function->funcexpr;
 }
@@ -150,6 +172,8 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *targe
 	scan->custom_exprs = copyObject(call->args);
 	scan->custom_private = list_make1_int((int) call->funcid);
 	scan->custom_private = lappend_int(scan->custom_private, call->funcvariadic);
+	scan->custom_private = lappend_int(scan->custom_private,
+									   sl_call_kind(call->funcid) == SL_CALL_KEY);
 	scan->methods = &scan_methods;
 	return &scan->scan.plan;
 }
@@ -166,6 +190,35 @@ create_state(CustomScan *scan)
 }
 
 static void
+forget_statement(void *arg)
+{
+	dlist_delete(&((Statement *) arg)->node);
+}
+
+static Statement *
+find_statement(EState *estate)
+{
+	Statement  *statement;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &statements)
+	{
+		/* cppcheck-suppress nullPointer */
+		statement = dlist_container(Statement, node, iter.cur);
+		if (statement->estate == estate)
+			return statement;
+	}
+	statement = MemoryContextAllocZero(estate->es_query_cxt, sizeof(Statement));
+	statement->estate = estate;
+	statement->id = sl_snapshot_new_statement();
+	statement->callback.func = forget_statement;
+	statement->callback.arg = statement;
+	MemoryContextRegisterResetCallback(estate->es_query_cxt, &statement->callback);
+	dlist_push_head(&statements, &statement->node);
+	return statement;
+}
+
+static void
 begin_scan(CustomScanState *node, EState *estate, int eflags)
 {
 	QueryScanState *state = (QueryScanState *) node;
@@ -175,6 +228,7 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 
 	state->function = (Oid) linitial_int(scan->custom_private);
 	state->is_variadic = lsecond_int(scan->custom_private) != 0;
+	state->is_key = lthird_int(scan->custom_private) != 0;
 	allowed = sl_function_aclcheck(state->function, GetUserId());
 	if (allowed != ACLCHECK_OK)
 		aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(state->function));
@@ -183,6 +237,34 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 		state->types = lappend_oid(state->types, exprType(lfirst(cell)));
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "shardlet query scan",
 										   ALLOCSET_DEFAULT_SIZES);
+	state->may_rescan = (eflags & EXEC_FLAG_REWIND) != 0 || !bms_is_empty(scan->scan.plan.extParam);
+	state->statement = find_statement(estate);
+	state->statement->scan_count++;
+}
+
+/* The statement, if its scans must be made to agree. */
+static uint64
+shared_statement(const QueryScanState *state)
+{
+	if (IsolationUsesXactSnapshot() ||
+		(state->statement->scan_count == 1 && !state->may_rescan))
+		return 0;
+	return state->statement->id;
+}
+
+/*
+ * Is there nothing after the call that could fail?  Its rows go to the client as
+ * they are, and need no conversion on the way.
+ */
+static bool
+is_last(const QueryScanState *state)
+{
+	const PlanState *plan = &state->css.ss.ps;
+
+	return ActivePortal != NULL && ActivePortal->queryDesc != NULL &&
+		ActivePortal->queryDesc->planstate == plan && plan->ps_ProjInfo == NULL &&
+		plan->qual == NULL && state->statement->scan_count == 1 && !state->may_rescan &&
+		pg_get_client_encoding() == GetDatabaseEncoding();
 }
 
 /* Evaluates the arguments and begins. */
@@ -194,8 +276,11 @@ begin_fanout(QueryScanState *state)
 	MemoryContext old_context = MemoryContextSwitchTo(state->context);
 	SlCall		call = {0};
 
-	call.is_key = sl_call_is_key(state->function);
+	call.is_key = state->is_key;
 	call.is_variadic = state->is_variadic;
+	call.is_alone = sl_txn_is_alone(state->css.ss.ps.state);
+	call.is_last = call.is_alone && is_last(state);
+	call.statement = shared_statement(state);
 	call.count = count;
 	call.values = palloc(sizeof(Datum) * count);
 	call.nulls = palloc(sizeof(bool) * count);

@@ -7,13 +7,14 @@
  * what has arrived; the fan-out waits for all its streams together.
  *
  * A failure is kept in the stream; the fan-out decides what becomes of it.  A
- * statement that only reads, and of which nothing has come yet, is tried once
- * more if the connection was an old one that turned out dead, or a statement
- * prepared earlier does not fit the tables any more.
+ * statement of which nothing has come yet is tried once more if the connection
+ * was an old one that turned out dead and no earlier one is lost with it, or a
+ * statement prepared earlier does not fit the tables any more.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
@@ -23,6 +24,9 @@
 
 #include "base/base.h"
 #include "fanout/stream.h"
+
+/* A connection that was dead before it was used shows that so soon. */
+#define RETRY_WITHIN_US (1000 * 1000)
 
 static bool drain_step(SlStream *stream);
 
@@ -42,15 +46,49 @@ fail(SlStream *stream, SlFailure *failure)
 	sl_stream_release(stream);
 }
 
-/* Is the failure one that goes away by beginning anew? */
+/*
+ * It went without a transaction, or with one that only reads, and a function
+ * in it writes.
+ */
+static bool
+wants_to_write(const SlStream *stream, const SlFailure *failure)
+{
+	return failure->sqlstate == ERRCODE_READ_ONLY_SQL_TRANSACTION && !stream->use.writes &&
+		!XactReadOnly && (stream->conn->txn.level == 0 || stream->conn->txn.statement != 0);
+}
+
+/* Can all that the failed statement did on the shard be taken back? */
+static bool
+can_undo(const SlStream *stream)
+{
+	return stream->conn->txn.level == 0 || stream->conn->txn.has_part || stream->has_begun;
+}
+
+/*
+ * Is the failure one that goes away by beginning anew?  What had run for a while
+ * when its connection went was perhaps ended on purpose: it stays ended.
+ */
 static bool
 can_retry(const SlStream *stream, const SlFailure *failure)
 {
 	if (stream->has_retried || stream->has_answered)
 		return false;
+	if (!failure->lost && wants_to_write(stream, failure))
+		return true;
+
+	/* Snapshots that agree were taken together, and are not taken again. */
+	if (stream->use.takes_snapshot && stream->has_snapshot)
+		return false;
+
+	/* It may have been committed. */
+	if (failure->lost && !failure->never_ran && stream->use.ends && stream->use.writes)
+		return false;
+
+	/* With the connection, all that the statement did is gone. */
 	if (failure->lost)
-		return stream->was_open && !stream->spec->is_write;
-	return stream->was_prepared &&
+		return stream->was_open && stream->waited_us < RETRY_WITHIN_US &&
+			(stream->conn->txn.level == 0 || stream->has_begun);
+	return stream->was_prepared && can_undo(stream) &&
 		(failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED ||
 		 failure->sqlstate == ERRCODE_UNDEFINED_PSTATEMENT);
 }
@@ -71,13 +109,26 @@ forget_prepared(SlStream *stream)
 static void
 fail_or_retry(SlStream *stream, SlFailure *failure)
 {
-	if (!can_retry(stream, failure))
+	bool		retry = can_retry(stream, failure);
+
+	sl_txn_settle(stream->conn);
+	if (retry && stream->has_begun)
+		sl_txn_abandon(stream->conn);
+	if (failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED && stream->was_prepared)
+		forget_prepared(stream);
+	if (!retry)
 	{
 		fail(stream, failure);
 		return;
 	}
 	stream->has_retried = true;
-	forget_prepared(stream);
+	if (wants_to_write(stream, failure))
+	{
+		stream->use.writes = true;
+		stream->use.ends = false;
+		stream->use.statement = 0;
+	}
+	stream->has_begun = false;
 	sl_stream_release(stream);
 	stream->state = STREAM_QUEUED;
 	sl_stream_begin(stream);
@@ -91,8 +142,9 @@ make_yield(SlConn *conn)
 	{
 		SlStream   *owner = conn->owner;
 
-		if (drain_step(owner))
-			(void) sl_wait_conn(conn, DT_NOEND);
+		if (drain_step(owner) &&
+			!sl_wait_conn(conn, conn->state == SL_CONN_OPEN ? DT_NOEND : conn->deadline))
+			sl_stream_time_out(owner);
 	}
 }
 
@@ -114,12 +166,27 @@ acquire(SlStream *stream)
 	return true;
 }
 
-static void
-take_description(SlStream *stream, SlPrepared *prepared)
+/* Finishes what is committed on the shard, before its next statement. */
+void
+sl_stream_recover(SlStream *stream)
 {
-	stream->prepared = prepared;
+	SlFailure  *failure = sl_recover_before(stream->shard, stream->conn);
+
+	if (failure != NULL)
+		fail(stream, failure);
+}
+
+static void
+take_description(SlStream *stream, const SlPrepared *prepared)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
+
+	stream->prepared = sl_flight_copy(prepared);
+	MemoryContextSwitchTo(old_context);
+	stream->decoder = NULL;
 	stream->generation = stream->conn->generation;
 	stream->state = STREAM_READY;
+	sl_txn_settle(stream->conn);
 	sl_stream_release(stream);
 }
 
@@ -129,6 +196,7 @@ send_prepare(SlStream *stream)
 {
 	SlConn	   *conn = stream->conn;
 	SlPrepared *prepared = sl_flight_find(conn, stream->spec->sql);
+	SlTxnUse	describing = {.is_alone = true,.is_part = true,.statement = stream->use.statement};
 
 	sl_pool_note_success(conn);
 	stream->was_prepared = prepared != NULL;
@@ -140,8 +208,15 @@ send_prepare(SlStream *stream)
 	if (!sl_session_is_current(conn))
 		sl_session_send(conn);
 	stream->generation = conn->generation;
-	stream->prepared = sl_flight_prepare(conn, stream->spec->sql, stream->spec->param_count,
-										 stream->spec->param_types);
+	if (conn->txn.level > 0)
+		sl_txn_join(conn, &describing);
+	(void) sl_flight_prepare(conn, stream->spec->sql, stream->spec->param_count,
+							 stream->spec->param_types);
+	if (conn->txn.has_part)
+	{
+		sl_txn_end_statement(conn, &describing);
+		sl_flight_sync(conn);
+	}
 	stream->state = STREAM_PREPARING;
 }
 
@@ -201,7 +276,7 @@ step_preparing(SlStream *stream)
 	if (failure != NULL)
 		fail_or_retry(stream, failure);
 	else
-		take_description(stream, stream->prepared);
+		take_description(stream, sl_flight_find(stream->conn, stream->spec->sql));
 }
 
 /* What is known of the statement is out of date: asks again. */
@@ -218,24 +293,35 @@ void
 sl_stream_execute(SlStream *stream)
 {
 	const SlFanoutSpec *spec = stream->spec;
+	SlFailure  *failure;
+	SlPrepared *prepared;
 
 	if (!acquire(stream))
 		return;
-	stream->prepared = stream->conn->state == SL_CONN_OPEN ?
-		sl_flight_find(stream->conn, spec->sql) : NULL;
-	if (stream->prepared == NULL || stream->conn->generation != stream->generation)
+	prepared = stream->conn->state == SL_CONN_OPEN ? sl_flight_find(stream->conn, spec->sql) : NULL;
+	if (prepared == NULL || stream->conn->generation != stream->generation ||
+		strcmp(prepared->name, stream->prepared->name) != 0)
 	{
-		/* It was closed or forgotten meanwhile: find out again what comes. */
-		stream->has_retried = true;
+		/*
+		 * It was closed, forgotten or prepared anew meanwhile: find out again
+		 * what comes.
+		 */
 		stream->state = STREAM_OPENING;
 		if (stream->conn->state == SL_CONN_OPEN)
 			send_prepare(stream);
 		return;
 	}
-	if (!sl_session_is_current(stream->conn))
-		sl_session_send(stream->conn);
-	sl_flight_execute(stream->conn, stream->prepared, spec->param_count, spec->params,
-					  sl_decode_is_binary(stream->prepared));
+	failure = sl_recover_before(stream->shard, stream->conn);
+	if (failure != NULL)
+	{
+		fail_or_retry(stream, failure);
+		return;
+	}
+	stream->has_begun = stream->conn->txn.level == 0;
+	stream->has_snapshot = false;
+	sl_txn_join(stream->conn, &stream->use);
+	sl_flight_execute(stream->conn, prepared, spec->param_count, spec->params, stream->is_binary);
+	sl_txn_end_statement(stream->conn, &stream->use);
 	sl_flight_sync(stream->conn);
 	stream->state = STREAM_RUNNING;
 }
@@ -257,6 +343,8 @@ step_running(SlStream *stream)
 			stream->has_answered = true;
 			stream->next_row = 0;
 		}
+		if (event == SL_EVENT_MARK)
+			stream->has_snapshot = true;
 		if (event == SL_EVENT_DONE && PQntuples(stream->result) == 0)
 		{
 			/* The last result; the end of the flight comes next. */
@@ -265,7 +353,7 @@ step_running(SlStream *stream)
 		}
 		if (event == SL_EVENT_FAILED && stream->failure == NULL)
 			stream->failure = failure;
-	} while ((event == SL_EVENT_DONE || event == SL_EVENT_FAILED) &&
+	} while ((event == SL_EVENT_DONE || event == SL_EVENT_FAILED || event == SL_EVENT_MARK) &&
 			 stream->result == NULL && stream->conn->state == SL_CONN_OPEN);
 	if (stream->failure != NULL && (event == SL_EVENT_IDLE || stream->conn->state != SL_CONN_OPEN))
 	{
@@ -276,6 +364,7 @@ step_running(SlStream *stream)
 	else if (event == SL_EVENT_IDLE)
 	{
 		stream->state = STREAM_FINISHED;
+		sl_txn_settle(stream->conn);
 		sl_stream_release(stream);
 	}
 }
@@ -317,21 +406,25 @@ sl_stream_needs_wait(const SlStream *stream)
 		(stream->state == STREAM_RUNNING && stream->result == NULL);
 }
 
-/* The shard took too long. */
+/* The shard took too long: to be connected to, or with its part. */
 void
-sl_stream_time_out(SlStream *stream, const char *detail)
+sl_stream_time_out(SlStream *stream)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
-	SlFailure  *failure = sl_failure_unreachable(stream->shard_name, detail);
+	SlFailure  *failure;
 
 	if (stream->state == STREAM_OPENING)
-	{
-		sl_pool_note_failure(stream->conn);
-		sl_conn_close(stream->conn);
-	}
+		(void) sl_conn_time_is_up(stream->conn, &failure);
 	else
+	{
+		failure = sl_failure_unreachable(stream->shard_name,
+										 psprintf("It took longer than shardlet.shard_timeout, %d ms.",
+												  sl_shard_timeout));
 		sl_cancel(list_make1(stream->conn));
-	fail(stream, failure);
+		sl_txn_settle(stream->conn);
+	}
+	if (failure != NULL)
+		fail(stream, failure);
 	MemoryContextSwitchTo(old_context);
 }
 

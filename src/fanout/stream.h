@@ -40,13 +40,17 @@ typedef struct SlStream
 	StreamState state;
 	SlConn	   *conn;
 	uint64		generation;		/* of the connection, when it was prepared on */
-	SlPrepared *prepared;
+	const SlPrepared *prepared; /* a copy: the connection may forget its own */
+	bool		is_binary;		/* how its rows come */
 	bool		was_prepared;	/* by an earlier statement */
 	bool		was_open;		/* the connection, by an earlier statement */
 	bool		has_retried;
+	bool		has_begun;		/* the shard's transaction, by this statement */
+	bool		has_snapshot;	/* the shard has taken it */
 	bool		has_answered;	/* a row, or the end, has come */
+	SlTxnUse	use;
 	SlFailure  *failure;
-	SlDecoder  *decoder;
+	SlDecoder  *decoder;		/* NULL: the description is not looked at yet */
 	int64		waited_us;		/* for this shard, all in all */
 	PGresult   *result;			/* rows that have come */
 	int			next_row;
@@ -79,7 +83,8 @@ struct SlFanout
 	SlStream   *streams;
 	int			stream_count;
 	int		   *sources;		/* of the wanted columns */
-	SlStream   *model;			/* the stream that others are compared with */
+	const SlPrepared *model;	/* the description that others must equal */
+	const char *model_shard;
 	MergeKey   *keys;
 	int			key_count;
 	binaryheap *heap;			/* streams with a row at hand, when merging */
@@ -98,18 +103,34 @@ struct SlFanout
 
 /* stream.c */
 extern void sl_stream_begin(SlStream *stream);
+extern void sl_stream_recover(SlStream *stream);
 extern void sl_stream_step(SlStream *stream);
 extern void sl_stream_describe_again(SlStream *stream);
 extern void sl_stream_execute(SlStream *stream);
 extern bool sl_stream_take_row(SlStream *stream);
 extern void sl_stream_spill(SlStream *stream);
 extern bool sl_stream_needs_wait(const SlStream *stream);
-extern void sl_stream_time_out(SlStream *stream, const char *detail);
+extern void sl_stream_time_out(SlStream *stream);
 extern void sl_stream_release(SlStream *stream);
+
+/* fanout.c */
+extern bool sl_stream_is_live(const SlStream *stream);
+extern void sl_fanout_check(SlFanout *fanout, SlStream *stream);
+extern void sl_fanout_start_streams(SlFanout *fanout);
+extern void sl_fanout_wait(SlFanout *fanout);
+extern void sl_fanout_add_item(SlFanout *fanout, int *count, SlStream *stream);
+extern void sl_fanout_wait_for(SlFanout *fanout, int count);
+
+/* consistent.c */
+extern void sl_consistent_start(SlFanout *fanout);
+
+/* commit.c */
+extern void sl_commit_with_statement(SlFanout *fanout);
 
 /* merge.c */
 extern void sl_merge_assign_sources(SlFanout *fanout);
-extern bool sl_merge_count_fits(const SlFanout *fanout, const SlStream *stream);
+extern bool sl_merge_is_wanted(const SlFanout *fanout, const SlStream *stream);
+extern bool sl_merge_is_same(const SlPrepared *a, const SlPrepared *b);
 extern void sl_merge_open_stream(SlFanout *fanout, SlStream *stream);
 extern void sl_merge_open(SlFanout *fanout);
 extern void sl_merge_check_order(const SlFanout *fanout, const SlStream *stream);

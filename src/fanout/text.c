@@ -1,29 +1,19 @@
 /*
  * text.c
- *		What a text asks for, and the text that shards get.
+ *		What a text asks for.
  *
  * The text is parsed, which tells whether each shard's result is simply a part
- * of the whole, how rows are ordered, and what LIMIT and OFFSET are.  There is
- * nothing that writes a raw parse tree back as text.  So the text is changed by
- * cutting and inserting at the positions of its tokens, as the server's own
- * scanner finds them; words that end a clause are reserved, so they are never
- * anything else when they stand outside parentheses.
- *
- * - OFFSET is left to the router, and LIMIT becomes limit + offset, as one more
- *   parameter.
- * - An expression of ORDER BY that is not in the select list is added to it, so
- *   that rows can be merged; those columns do not reach the caller.
+ * of the whole, how rows are ordered, and what LIMIT and OFFSET are.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
-#include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_target.h"
 #include "parser/parser.h"
-#include "parser/scanner.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/syscache.h"
@@ -31,176 +21,14 @@
 #include "base/base.h"
 #include "fanout/fanout.h"
 
-/* A token outside parentheses: where it begins and ends. */
-typedef struct Token
-{
-	int			start;
-	int			end;
-} Token;
-
-typedef struct Tokens
-{
-	const char *source;
-	int			count;
-	Token	   *items;
-} Tokens;
-
-/* The parts of the statement that are cut or added to, as token numbers. */
-typedef struct Layout
-{
-	Tokens		tokens;
-	int			select;			/* -1: not outside parentheses */
-	int			list_end;		/* the token after the select list */
-	int			order;			/* ORDER, or -1 */
-	int			order_end;
-	int			limit[2];		/* up to two clauses, LIMIT and OFFSET */
-	int			limit_end[2];
-	int			limit_count;
-} Layout;
-
-static void
-refuse_text(const char *detail, const char *hint)
+void
+sl_text_refuse(const char *detail, const char *hint)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			errmsg("text cannot be run on several shards"),
 			errdetail("%s", detail),
 			errhint("%s", hint));
-}
-
-/* Tokens ------------------------------------------------------------------ */
-
-/* Scans the text; tokens inside parentheses or brackets are left out. */
-static Tokens
-scan_tokens(const char *source)
-{
-	Tokens		tokens = {.source = source};
-	int			allocated = 64;
-	int			depth = 0;
-	core_yy_extra_type extra;
-	core_yyscan_t scanner = scanner_init(source, &extra, &ScanKeywords, ScanKeywordTokens);
-	core_YYSTYPE value;
-	YYLTYPE		location;
-	int			token;
-
-	tokens.items = palloc(sizeof(Token) * allocated);
-	while ((token = core_yylex(&value, &location, scanner)) != 0)
-	{
-		bool		closes = token == ')' || token == ']';
-
-		if (tokens.count > 0 && tokens.items[tokens.count - 1].end < 0)
-			tokens.items[tokens.count - 1].end = location;
-		if (closes)
-			depth--;
-		if (depth == 0 && !closes)
-		{
-			if (tokens.count == allocated)
-				tokens.items = repalloc(tokens.items, sizeof(Token) * (allocated *= 2));
-			tokens.items[tokens.count].start = location;
-			tokens.items[tokens.count++].end = -1;
-		}
-		if (token == '(' || token == '[')
-			depth++;
-	}
-	if (tokens.count > 0 && tokens.items[tokens.count - 1].end < 0)
-		tokens.items[tokens.count - 1].end = (int) strlen(source);
-	scanner_finish(scanner);
-	return tokens;
-}
-
-/* Is this token the word?  A quoted one never is. */
-static bool
-is_word(const Tokens *tokens, int index, const char *word)
-{
-	size_t		length = strlen(word);
-	const char *start;
-
-	if (index < 0 || index >= tokens->count)
-		return false;
-	start = tokens->source + tokens->items[index].start;
-	return pg_strncasecmp(start, word, length) == 0 &&
-		!(isalnum((unsigned char) start[length]) || start[length] == '_' || start[length] == '$' ||
-		  IS_HIGHBIT_SET(start[length]));
-}
-
-static bool
-is_one_of(const Tokens *tokens, int index, const char *const *words)
-{
-	for (; *words != NULL; words++)
-	{
-		if (is_word(tokens, index, *words))
-			return true;
-	}
-	return false;
-}
-
-static bool
-is_semicolon(const Tokens *tokens, int index)
-{
-	return index < tokens->count && tokens->source[tokens->items[index].start] == ';';
-}
-
-/* Where a token begins; past the last one, where the text ends. */
-static int
-token_start(const Tokens *tokens, int index)
-{
-	return index < tokens->count ? tokens->items[index].start : (int) strlen(tokens->source);
-}
-
-static const char *const limit_words[] = {"LIMIT", "OFFSET", "FETCH", NULL};
-static const char *const after_order[] = {"LIMIT", "OFFSET", "FETCH", "FOR", NULL};
-static const char *const after_list[] = {
-	"FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "UNION", "INTERSECT", "EXCEPT",
-	"ORDER", "LIMIT", "OFFSET", "FETCH", "FOR", "INTO", NULL
-};
-
-/* The FROM of IS DISTINCT FROM belongs to the expression. */
-static bool
-ends_list(const Tokens *tokens, int index)
-{
-	if (is_word(tokens, index, "FROM") && is_word(tokens, index - 1, "DISTINCT") &&
-		(is_word(tokens, index - 2, "IS") || is_word(tokens, index - 2, "NOT")))
-		return false;
-	return is_semicolon(tokens, index) || is_one_of(tokens, index, after_list);
-}
-
-static int
-find_end(const Tokens *tokens, int index, const char *const *words)
-{
-	while (index < tokens->count && !is_semicolon(tokens, index) &&
-		   !is_one_of(tokens, index, words))
-		index++;
-	return index;
-}
-
-static Layout
-find_layout(const char *source)
-{
-	Layout		layout = {.select = -1,.list_end = -1,.order = -1};
-	Tokens	   *tokens = &layout.tokens;
-
-	*tokens = scan_tokens(source);
-	for (int i = 0; i < tokens->count; i++)
-	{
-		if (layout.select < 0 && is_word(tokens, i, "SELECT"))
-		{
-			layout.select = i;
-			layout.list_end = i + 1;
-			while (layout.list_end < tokens->count && !ends_list(tokens, layout.list_end))
-				layout.list_end++;
-		}
-		else if (is_word(tokens, i, "ORDER"))
-		{
-			layout.order = i;
-			layout.order_end = find_end(tokens, i + 1, after_order);
-		}
-		else if (is_one_of(tokens, i, limit_words) && layout.limit_count < 2)
-		{
-			layout.limit[layout.limit_count] = i;
-			layout.limit_end[layout.limit_count++] = find_end(tokens, i + 1, after_order);
-		}
-	}
-	return layout;
 }
 
 /* Is it a part of the whole? ---------------------------------------------- */
@@ -238,43 +66,12 @@ find_over_rows(Node *node, const char **what)
 	return raw_expression_tree_walker(node, find_over_rows, (void *) what);
 }
 
-static bool
-has_limit_inside(const SelectStmt *select)
-{
-	if (select->limitCount != NULL || select->limitOffset != NULL)
-		return true;
-	return select->op != SETOP_NONE &&
-		(has_limit_inside(select->larg) || has_limit_inside(select->rarg));
-}
-
+/* Why a query without set operations is not simply a part of the whole. */
 static const char *
-why_whole_set(const SelectStmt *select)
-{
-	const char *reason;
-
-	if (select->op == SETOP_NONE)
-		return NULL;
-	if (select->op != SETOP_UNION || !select->all)
-		return "UNION, INTERSECT and EXCEPT need the rows of all shards.";
-	reason = why_whole_set(select->larg);
-	return reason != NULL ? reason : why_whole_set(select->rarg);
-}
-
-/* Why a shard's result is not simply a part of the whole, or NULL. */
-static const char *
-why_whole(const SelectStmt *select)
+why_whole_simple(const SelectStmt *select)
 {
 	const char *what = NULL;
 
-	if (select->op != SETOP_NONE)
-	{
-		what = why_whole_set(select);
-		if (what == NULL && has_limit_inside(select))
-			what = "LIMIT in a set operation needs the rows of all shards.";
-		if (what == NULL)
-			what = why_whole(select->larg);
-		return what != NULL ? what : why_whole(select->rarg);
-	}
 	if (select->distinctClause != NIL)
 		return "DISTINCT needs the rows of all shards.";
 	if (select->groupClause != NIL || select->havingClause != NULL)
@@ -282,6 +79,32 @@ why_whole(const SelectStmt *select)
 	if (!find_over_rows((Node *) select->targetList, &what))
 		(void) find_over_rows((Node *) select->sortClause, &what);
 	return what;
+}
+
+/*
+ * Why a shard's result is not simply a part of the whole, or NULL.  A long
+ * chain of UNION ALL leans to the left, so that side is not recursed into.
+ */
+static const char *
+why_whole(const SelectStmt *select, bool in_set)
+{
+	check_stack_depth();
+	for (;; select = select->larg)
+	{
+		const char *what;
+
+		CHECK_FOR_INTERRUPTS();
+		in_set = in_set || select->op != SETOP_NONE;
+		if (select->op != SETOP_NONE && (select->op != SETOP_UNION || !select->all))
+			return "UNION, INTERSECT and EXCEPT need the rows of all shards.";
+		if (in_set && (select->limitCount != NULL || select->limitOffset != NULL))
+			return "LIMIT in a set operation needs the rows of all shards.";
+		if (select->op == SETOP_NONE)
+			return why_whole_simple(select);
+		what = why_whole(select->rarg, true);
+		if (what != NULL)
+			return what;
+	}
 }
 
 static bool
@@ -303,46 +126,76 @@ modifies(const SelectStmt *select)
 
 /* LIMIT and OFFSET -------------------------------------------------------- */
 
+/* What stands for a number: a constant, rounded as PostgreSQL rounds it. */
+static int64
+limit_constant(const A_Const *constant, const char *what)
+{
+	Datum		number;
+
+	switch (nodeTag(&constant->val))
+	{
+		case T_Integer:
+			return constant->val.ival.ival;
+		case T_Float:
+			number = DirectFunctionCall3(numeric_in, CStringGetDatum(constant->val.fval.fval),
+										 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+			return DatumGetInt64(DirectFunctionCall1(numeric_int8, number));
+		case T_String:
+			return DatumGetInt64(DirectFunctionCall1(int8in,
+													 CStringGetDatum(constant->val.sval.sval)));
+		default:
+			sl_text_refuse(psprintf("%s is not a number.", what),
+						   "Write a number or a parameter.");
+	}
+}
+
+/* Takes off what does not change a number: casts, and a plus sign. */
+static Node *
+strip_number(Node *node)
+{
+	for (;;)
+	{
+		A_Expr	   *expression = (A_Expr *) node;
+
+		if (node != NULL && IsA(node, TypeCast))
+			node = ((TypeCast *) node)->arg;
+		else if (node != NULL && IsA(node, A_Expr) && expression->kind == AEXPR_OP &&
+				 expression->lexpr == NULL && list_length(expression->name) == 1 &&
+				 strcmp(strVal(linitial(expression->name)), "+") == 0)
+			node = expression->rexpr;
+		else
+			return node;
+	}
+}
+
 static SlLimit
 read_limit(Node *node, const char *what)
 {
 	SlLimit		limit = {0};
 
-	while (node != NULL && IsA(node, TypeCast))
-		node = ((TypeCast *) node)->arg;
-	if (node == NULL)
+	node = strip_number(node);
+	if (node == NULL || (IsA(node, A_Const) && ((A_Const *) node)->isnull))
 		return limit;
 	limit.is_given = true;
 	if (IsA(node, ParamRef))
 		limit.param = ((ParamRef *) node)->number;
-	else if (IsA(node, A_Const) && ((A_Const *) node)->isnull)
-		limit.is_given = false;
-	else if (IsA(node, A_Const) && IsA(&((A_Const *) node)->val, Integer))
-		limit.value = intVal(&((A_Const *) node)->val);
-	else if (IsA(node, A_Const) && IsA(&((A_Const *) node)->val, Float))
-		limit.value = DatumGetInt64(DirectFunctionCall1(int8in,
-														CStringGetDatum(((A_Const *) node)->val.fval.fval)));
+	else if (IsA(node, A_Const))
+		limit.value = limit_constant((A_Const *) node, what);
 	else
-		refuse_text(psprintf("%s is an expression.", what),
-					"Write a number or a parameter.");
+		sl_text_refuse(psprintf("%s is an expression.", what),
+					   "Write a number or a parameter.");
 	return limit;
 }
 
 /* ORDER BY ---------------------------------------------------------------- */
 
 static bool
-has_star(const SelectStmt *select, int before)
+is_star(const ResTarget *target)
 {
-	for (int i = 0; i < before; i++)
-	{
-		Node	   *value = ((ResTarget *) list_nth(select->targetList, i))->val;
+	Node	   *value = target->val;
 
-		if (IsA(value, ColumnRef) && IsA(llast(((ColumnRef *) value)->fields), A_Star))
-			return true;
-		if (IsA(value, A_Indirection) && IsA(llast(((A_Indirection *) value)->indirection), A_Star))
-			return true;
-	}
-	return false;
+	return (IsA(value, ColumnRef) && IsA(llast(((ColumnRef *) value)->fields), A_Star)) ||
+		(IsA(value, A_Indirection) && IsA(llast(((A_Indirection *) value)->indirection), A_Star));
 }
 
 static char *
@@ -362,32 +215,54 @@ leftmost(const SelectStmt *select)
 
 /* Is a name one of the select list's?  Then PostgreSQL orders by that. */
 static bool
-names_output(const SelectStmt *select, const char *name)
+names_output(List *targets, const char *name)
 {
 	ListCell   *cell;
 
-	foreach(cell, leftmost(select)->targetList)
+	foreach(cell, targets)
 	{
 		ResTarget  *target = lfirst(cell);
 
-		if (!(IsA(target->val, ColumnRef) &&
-			  IsA(llast(((ColumnRef *) target->val)->fields), A_Star)) &&
-			strcmp(target_name(target), name) == 0)
+		if (!is_star(target) && strcmp(target_name(target), name) == 0)
 			return true;
 	}
 	return false;
 }
 
-/* Which column of the select list is this expression?  -1: none for sure. */
-static int
-find_output(const SelectStmt *select, Node *expression)
+/*
+ * May there be columns whose names are not known here?  Those of a star, or of
+ * VALUES.
+ */
+static bool
+has_unknown_names(const SelectStmt *select)
 {
-	for (int i = 0; i < list_length(select->targetList); i++)
-	{
-		ResTarget  *target = list_nth(select->targetList, i);
+	ListCell   *cell;
 
-		if (!has_star(select, i + 1) && equal(target->val, expression))
-			return i;
+	foreach(cell, select->targetList)
+	{
+		if (is_star(lfirst(cell)))
+			return true;
+	}
+	return select->valuesLists != NIL;
+}
+
+/*
+ * Which column of the select list is this expression?  -1: none for sure.
+ * Behind a star the columns' numbers are not known.
+ */
+static int
+find_output(List *targets, Node *expression)
+{
+	ListCell   *cell;
+
+	foreach(cell, targets)
+	{
+		ResTarget  *target = lfirst(cell);
+
+		if (is_star(target))
+			break;
+		if (equal(target->val, expression))
+			return foreach_current_index(cell);
 	}
 	return -1;
 }
@@ -401,16 +276,18 @@ bare_name(Node *node)
 	return strVal(linitial(((ColumnRef *) node)->fields));
 }
 
+/* "targets" is the select list, of the leftmost query of a set operation. */
 static SlOrderItem *
-read_order_item(SlText *query, const SelectStmt *select, SortBy *sort)
+read_order_item(SlText *query, const SelectStmt *select, List *targets, SortBy *sort)
 {
 	SlOrderItem *item = palloc0(sizeof(SlOrderItem));
 	Node	   *node = sort->node;
 	const char *name;
 
+	CHECK_FOR_INTERRUPTS();
 	if (sort->sortby_dir == SORTBY_USING)
-		refuse_text("ORDER BY ... USING names an operator of the shard's.",
-					"Write ASC or DESC.");
+		sl_text_refuse("ORDER BY ... USING names an operator of the shard's.",
+					   "Write ASC or DESC.");
 	item->column = -1;
 	item->descending = sort->sortby_dir == SORTBY_DESC;
 	item->nulls_first = sort->sortby_nulls == SORTBY_NULLS_DEFAULT ? item->descending :
@@ -423,9 +300,14 @@ read_order_item(SlText *query, const SelectStmt *select, SortBy *sort)
 	name = node == sort->node ? bare_name(node) : NULL;
 	if (node == sort->node && IsA(node, A_Const) && IsA(&((A_Const *) node)->val, Integer))
 		item->column = intVal(&((A_Const *) node)->val) - 1;
-	else if (name != NULL && (names_output(select, name) || select->op != SETOP_NONE))
+	else if (name != NULL && (names_output(targets, name) || select->op != SETOP_NONE))
 		item->name = pstrdup(name);
-	else if ((item->column = find_output(select, node)) < 0)
+	else if (name != NULL && has_unknown_names(select))
+	{
+		item->name = pstrdup(name);
+		item->is_guess = true;
+	}
+	else if ((item->column = find_output(select->targetList, node)) < 0)
 		item->carried = ++query->carried_count;
 	return item;
 }
@@ -435,20 +317,49 @@ read_order_item(SlText *query, const SelectStmt *select, SortBy *sort)
 static void
 parse_select(SlText *query, SelectStmt *select)
 {
+	List	   *targets = leftmost(select)->targetList;
 	ListCell   *cell;
 
 	if (select->intoClause != NULL)
-		refuse_text("SELECT INTO makes a table.", "Use shardlet.execute().");
+		sl_text_refuse("SELECT INTO makes a table.", "Use shardlet.execute().");
 	query->is_write = modifies(select);
-	query->whole = why_whole(select);
+	query->whole = why_whole(select, false);
 	foreach(cell, select->sortClause)
-		query->order = lappend(query->order, read_order_item(query, select, lfirst(cell)));
+		query->order = lappend(query->order, read_order_item(query, select, targets, lfirst(cell)));
 	if (query->whole != NULL)
 		return;
 	if (select->limitOption == LIMIT_OPTION_WITH_TIES)
-		refuse_text("WITH TIES depends on the rows of all shards.", "Leave it out.");
+		sl_text_refuse("WITH TIES depends on the rows of all shards.", "Leave it out.");
 	query->limit = read_limit(select->limitCount, "LIMIT");
 	query->offset = read_limit(select->limitOffset, "OFFSET");
+}
+
+/*
+ * The columns are known now.  Names of ORDER BY that were guessed to be among
+ * them, and are not, are of the tables: they are carried along.  Returns false
+ * if there is none.
+ */
+bool
+sl_text_correct_guesses(SlText *query, const SlPrepared *prepared)
+{
+	bool		any = false;
+	ListCell   *cell;
+
+	foreach(cell, query->order)
+	{
+		SlOrderItem *item = lfirst(cell);
+		bool		found = false;
+
+		for (int i = 0; item->is_guess && i < prepared->column_count; i++)
+			found = found || strcmp(prepared->names[i], item->name) == 0;
+		if (!item->is_guess || found)
+			continue;
+		item->is_guess = false;
+		item->name = NULL;
+		item->carried = ++query->carried_count;
+		any = true;
+	}
+	return any;
 }
 
 static void
@@ -496,109 +407,4 @@ sl_text_parse(const char *source)
 	else
 		query->is_write = true;
 	return query;
-}
-
-/* Appends the source between two positions, leaving out the given clauses. */
-static void
-append_without(StringInfo sql, const Layout *layout, int from, int to, SlText *query, int param_count)
-{
-	const char *source = layout->tokens.source;
-
-	for (int i = 0; i < layout->limit_count; i++)
-	{
-		int			start = token_start(&layout->tokens, layout->limit[i]);
-		int			end = token_start(&layout->tokens, layout->limit_end[i]);
-
-		if (start < from || start >= to)
-			continue;
-		appendBinaryStringInfo(sql, source + from, start - from);
-		if (query->limit.is_given && query->limit_param == 0)
-		{
-			query->limit_param = param_count + 1;
-			appendStringInfo(sql, "LIMIT $%d::pg_catalog.int8 ", query->limit_param);
-		}
-		from = end;
-	}
-	appendBinaryStringInfo(sql, source + from, to - from);
-}
-
-/* Where the expression of an item of ORDER BY ends, before ASC, NULLS ... */
-static int
-order_item_end(const Tokens *tokens, int index, int end)
-{
-	static const char *const words[] = {"ASC", "DESC", NULL};
-
-	while (index < end && tokens->source[tokens->items[index].start] != ',' &&
-		   !is_one_of(tokens, index, words) &&
-		   !(is_word(tokens, index, "NULLS") &&
-			 (is_word(tokens, index + 1, "FIRST") || is_word(tokens, index + 1, "LAST"))))
-		index++;
-	return index;
-}
-
-static int
-next_order_item(const Tokens *tokens, int index, int end)
-{
-	while (index < end && tokens->source[tokens->items[index].start] != ',')
-		index++;
-	return index + 1;
-}
-
-/* Writes the expressions that are carried along as columns. */
-static char *
-carried_columns(const Layout *layout, const SlText *query, bool list_is_empty)
-{
-	const Tokens *tokens = &layout->tokens;
-	StringInfoData columns;
-	int			index = layout->order + 2;	/* after ORDER BY */
-	ListCell   *cell;
-
-	initStringInfo(&columns);
-	foreach(cell, query->order)
-	{
-		const SlOrderItem *item = lfirst(cell);
-		int			end = order_item_end(tokens, index, layout->order_end);
-		int			from = token_start(tokens, index);
-		int			to = token_start(tokens, end);
-
-		if (item->carried > 0)
-			appendStringInfo(&columns, "%s (%.*s) AS shardlet_order_%d ",
-							 list_is_empty && columns.len == 0 ? "" : ",",
-							 to - from, tokens->source + from, item->carried);
-		index = next_order_item(tokens, index, layout->order_end);
-	}
-	return columns.data;
-}
-
-/*
- * Makes the text that shards get when rows are merged and LIMIT and OFFSET hold
- * for all shards together.  The caller has so many parameters of its own.
- */
-void
-sl_text_rewrite(SlText *query, int param_count)
-{
-	Layout		layout;
-	StringInfoData sql;
-	int			end = (int) strlen(query->source);
-	int			at = 0;
-
-	if (!query->limit.is_given && !query->offset.is_given && query->carried_count == 0)
-		return;
-	layout = find_layout(query->source);
-	if ((layout.limit_count == 0 && (query->limit.is_given || query->offset.is_given)) ||
-		(query->carried_count > 0 && (layout.select < 0 || layout.order < 0)))
-		refuse_text("It is in parentheses.", "Leave out the outer parentheses.");
-	initStringInfo(&sql);
-	if (query->carried_count > 0)
-	{
-		char	   *columns = carried_columns(&layout, query, layout.list_end == layout.select + 1);
-
-		at = token_start(&layout.tokens, layout.list_end);
-		append_without(&sql, &layout, 0, at, query, param_count);
-		query->added_at = sql.len;
-		query->added_length = (int) strlen(columns);
-		appendStringInfoString(&sql, columns);
-	}
-	append_without(&sql, &layout, at, end, query, param_count);
-	query->sql = sql.data;
 }

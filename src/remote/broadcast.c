@@ -79,12 +79,7 @@ sl_broadcast_open(SlReply *replies, int count)
 					sl_pool_note_success(reply->conn);
 			}
 			else if (reply->conn->deadline <= GetCurrentTimestamp())
-			{
-				reply->failure = sl_failure_unreachable(reply->conn->shard,
-														psprintf("No answer came within %d ms.", sl_connect_timeout));
-				sl_pool_note_failure(reply->conn);
-				sl_conn_close(reply->conn);
-			}
+				(void) sl_conn_time_is_up(reply->conn, &reply->failure);
 		}
 	}
 }
@@ -112,6 +107,14 @@ keep_outcome(SlReply *reply, PGresult *result)
 	reply->has_rows = rows[0] != '\0';
 }
 
+static void
+keep_rows(SlReply *reply, const PGresult *result)
+{
+	if (reply->rows == 0 && PQnfields(result) > 0 && !PQgetisnull(result, 0, 0))
+		reply->value = pstrdup(PQgetvalue(result, 0, 0));
+	reply->rows += PQntuples(result);
+}
+
 /* Takes in what has come.  Returns true when the reply is complete. */
 static bool
 take_in(SlReply *reply)
@@ -124,7 +127,7 @@ take_in(SlReply *reply)
 	{
 		event = sl_flight_next(reply->conn, &result, &failure);
 		if (event == SL_EVENT_ROWS)
-			reply->rows += PQntuples(result);
+			keep_rows(reply, result);
 		if (event == SL_EVENT_DONE)
 			keep_outcome(reply, result);
 		if (result != NULL)
@@ -136,37 +139,17 @@ take_in(SlReply *reply)
 	return event == SL_EVENT_IDLE || reply->conn->state != SL_CONN_OPEN;
 }
 
-static void
-send_commands(SlReply *reply, const char *before, const char *sql, int param_count,
-			  const char *const *params)
-{
-	if (!sl_session_is_current(reply->conn))
-		sl_session_send(reply->conn);
-	if (before != NULL)
-		sl_flight_prelude(reply->conn, before, 0, NULL);
-	sl_flight_query(reply->conn, sql, param_count, params);
-	sl_flight_sync(reply->conn);
-}
-
 /*
- * Runs a command on all shards whose reply has no failure, and waits for all of
- * them; "before", if given, is sent ahead of it in the same flight.  A shard that
- * takes longer than the time-out (0 is none) is cancelled and has failed.
+ * Waits for the replies that are not complete.  A shard that takes longer than
+ * the time-out (0 is none) is cancelled and has failed.
  */
-void
-sl_broadcast_run(SlReply *replies, int count, const char *before, const char *sql,
-				 int param_count, const char *const *params, int timeout_ms)
+static void
+wait_for_replies(SlReply *replies, int count, int timeout_ms)
 {
 	TimestampTz deadline = timeout_ms > 0 ? sl_wait_deadline(timeout_ms) : DT_NOEND;
 	Round		round;
 
 	make_round(&round, count);
-	for (int i = 0; i < count; i++)
-	{
-		replies[i].is_complete = replies[i].failure != NULL;
-		if (!replies[i].is_complete)
-			send_commands(&replies[i], before, sql, param_count, params);
-	}
 	for (;;)
 	{
 		round.count = 0;
@@ -199,6 +182,55 @@ sl_broadcast_run(SlReply *replies, int count, const char *before, const char *sq
 			continue;
 		sl_cancel(list_make1(reply->conn));
 		reply->failure = sl_failure_unreachable(reply->conn->shard,
-												psprintf("It took longer than shardlet.shard_timeout, %d ms.", timeout_ms));
+												psprintf("No answer came within %d ms.", timeout_ms));
 	}
+}
+
+/*
+ * Runs a statement on all shards whose reply has no failure, and waits for all
+ * of them.
+ */
+void
+sl_broadcast_run(SlReply *replies, int count, const char *sql, int param_count,
+				 const char *const *params, int timeout_ms)
+{
+	for (int i = 0; i < count; i++)
+	{
+		replies[i].is_complete = replies[i].failure != NULL;
+		if (replies[i].is_complete)
+			continue;
+		if (!sl_session_is_current(replies[i].conn))
+			sl_session_send(replies[i].conn);
+		sl_flight_query(replies[i].conn, sql, param_count, params);
+		sl_flight_sync(replies[i].conn);
+	}
+	wait_for_replies(replies, count, timeout_ms);
+}
+
+/*
+ * Runs the replies' own commands, as they are, on connections that are idle.
+ * One that cannot be sent is a failure like any other.
+ */
+void
+sl_broadcast_commands(SlReply *replies, int count, int timeout_ms)
+{
+	for (int i = 0; i < count; i++)
+	{
+		SlReply    *reply = &replies[i];
+
+		reply->is_complete = reply->failure != NULL;
+		if (!reply->is_complete && reply->conn->state != SL_CONN_OPEN)
+		{
+			reply->failure = sl_failure_unreachable(reply->conn->shard,
+													"The connection was lost.");
+			reply->is_complete = true;
+		}
+		if (reply->is_complete || sl_flight_command(reply->conn, reply->sql))
+			continue;
+		reply->failure = sl_failure_unreachable(reply->conn->shard,
+												pchomp(PQerrorMessage(reply->conn->pg)));
+		reply->is_complete = true;
+		sl_conn_close(reply->conn);
+	}
+	wait_for_replies(replies, count, timeout_ms);
 }

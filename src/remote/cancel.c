@@ -224,6 +224,7 @@ sl_cancel(List *conns)
 	{
 		SlConn	   *conn = lfirst(cell);
 
+		sl_probe_forget(conn);
 		if (conn->state == SL_CONN_OPEN && is_busy(conn))
 			work.victims[work.count++].conn = conn;
 		else if (conn->state != SL_CONN_OPEN)
@@ -243,4 +244,19 @@ sl_cancel(List *conns)
 	PG_END_TRY();
 	pfree(work.victims);
 	pfree(work.items);
+}
+
+/*
+ * Throws away the rest of what a connection was asked for, however long that
+ * takes: what runs on it is part of a transaction that goes on.
+ */
+void
+sl_drain(SlConn *conn)
+{
+	discard(conn);
+	while (conn->state == SL_CONN_OPEN && is_busy(conn))
+	{
+		(void) sl_wait_conn(conn, DT_NOEND);
+		discard(conn);
+	}
 }

@@ -4,13 +4,13 @@
  *
  * Connecting does not block: sl_conn_start() begins, and sl_conn_advance() does
  * what can be done whenever the socket is ready, so that any number of shards
- * can be connected to at a time.  It ends after shardlet.connect_timeout.  A
- * database whose identity is not the registered one is refused right here, so
- * that nothing is ever read from or written to a database that took a shard's
- * place.
+ * can be connected to at a time.  It ends after shardlet.connect_timeout, which
+ * is shared out if there are several hosts (hosts.c).  A database whose identity
+ * is not the registered one is refused right here, so that nothing is ever read
+ * from or written to a database that took a shard's place.
  *
  * As strict as postgres_fdw: only a superuser may connect with what the server
- * process itself has (trust, peer, a password file).  Anyone else needs a
+ * process itself has (trust, peer, a password file, tickets).  Anyone else needs a
  * password in a user mapping, and the shard must have asked for it.
  *
  * A machine that vanished does not answer, and TCP by itself notices after
@@ -42,6 +42,15 @@ static const char *const defaults[][2] = {
 	{"keepalives_interval", "5"},
 	{"keepalives_count", "3"},
 	{"tcp_user_timeout", "20000"},
+};
+
+/*
+ * What libpq is told, whatever the server's options say, for somebody whose
+ * password must do: the server process's Kerberos tickets are left out of it.
+ */
+static const char *const for_password_only[][2] = {
+	{"gssencmode", "disable"},
+	{"gssdelegation", "0"},
 };
 
 /* Describes a registered shard for a connection of the current user. */
@@ -85,7 +94,7 @@ static void
 make_parameters(SlConn *conn, const SlTarget *target)
 {
 	int			room = list_length(target->options) + list_length(target->credentials) +
-	(int) lengthof(defaults) + 4;
+	(int) (lengthof(defaults) + lengthof(for_password_only)) + SL_HOST_PARAMETERS + 4;
 
 	conn->keywords = MemoryContextAllocZero(conn->context, sizeof(char *) * room);
 	conn->values = MemoryContextAllocZero(conn->context, sizeof(char *) * room);
@@ -98,6 +107,12 @@ make_parameters(SlConn *conn, const SlTarget *target)
 	add_parameter(conn, "client_encoding", GetDatabaseEncodingName());
 	add_parameter(conn, "application_name",
 				  psprintf("shardlet:%s:%d", get_database_name(MyDatabaseId), MyProcPid));
+	for (int i = 0; conn->must_use_password && i < (int) lengthof(for_password_only); i++)
+	{
+		/* Not every libpq has all of them. */
+		if (sl_option_is_libpq(for_password_only[i][0]))
+			add_parameter(conn, for_password_only[i][0], for_password_only[i][1]);
+	}
 }
 
 static bool
@@ -121,10 +136,10 @@ password_failure(const char *shard, const char *detail)
 	return failure;
 }
 
-/* Closes a connection; closing it again does nothing. */
-void
-sl_conn_close(SlConn *conn)
+static void
+hang_up(SlConn *conn)
 {
+	sl_probe_forget(conn);
 	if (conn->wait_set != NULL)
 		FreeWaitEventSet(conn->wait_set);
 	conn->wait_set = NULL;
@@ -134,12 +149,49 @@ sl_conn_close(SlConn *conn)
 		ReleaseExternalFD();
 	}
 	conn->pg = NULL;
+}
+
+/* Closes a connection; closing it again does nothing. */
+void
+sl_conn_close(SlConn *conn)
+{
+	hang_up(conn);
 	conn->state = SL_CONN_CLOSED;
 	conn->expected_count = 0;
+	conn->expected_size = 0;
+	conn->expected = NULL;
 	conn->has_settings = false;
+	conn->is_leaving = false;
+	conn->txn.is_lost = conn->txn.level > 0;
+	if (conn->slot != NULL)
+		sl_stat_give_conn(conn->slot);
+	conn->slot = NULL;
 	conn->prepared = NULL;
 	conn->notices = NIL;
 	memset(&conn->settings, 0, sizeof(SlSettings));
+}
+
+/* Lets libpq begin, with the parameters that the connection has. */
+static void
+dial(SlConn *conn)
+{
+	if (!AcquireExternalFD())
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				errmsg("could not connect to shard \"%s\"", conn->shard),
+				errdetail("There are too many open files on the router."),
+				errhint("Raise max_files_per_process or the limit of the operating system."));
+	conn->pg = PQconnectStartParams(conn->keywords, conn->values, 0);
+	if (conn->pg == NULL)
+	{
+		ReleaseExternalFD();
+		ereport(ERROR,
+				errcode(ERRCODE_OUT_OF_MEMORY),
+				errmsg("out of memory"));
+	}
+	sl_notice_watch(conn);
+	conn->state = SL_CONN_CONNECTING;
+	conn->wants_write = true;
 }
 
 /*
@@ -159,24 +211,8 @@ sl_conn_start(SlConn *conn, const SlTarget *target)
 		return password_failure(target->shard,
 								"Only a superuser may connect without a password in a user mapping.");
 	make_parameters(conn, target);
-	if (!AcquireExternalFD())
-		ereport(ERROR,
-				errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				errmsg("could not connect to shard \"%s\"", target->shard),
-				errdetail("There are too many open files on the router."),
-				errhint("Raise max_files_per_process or the limit of the operating system."));
-	conn->pg = PQconnectStartParams(conn->keywords, conn->values, 0);
-	if (conn->pg == NULL)
-	{
-		ReleaseExternalFD();
-		ereport(ERROR,
-				errcode(ERRCODE_OUT_OF_MEMORY),
-				errmsg("out of memory"));
-	}
-	sl_notice_watch(conn);
-	conn->state = SL_CONN_CONNECTING;
-	conn->wants_write = true;
-	conn->deadline = sl_wait_deadline(sl_connect_timeout);
+	dial(conn);
+	sl_hosts_begin(conn);
 	conn->since = GetCurrentTimestamp();
 	conn->is_stale = false;
 	conn->generation++;
@@ -192,6 +228,14 @@ sl_conn_wants(const SlConn *conn)
 	return WL_SOCKET_READABLE | (PQflush(conn->pg) > 0 ? WL_SOCKET_WRITEABLE : 0);
 }
 
+/* The next statement shall not wait for this shard again. */
+static void
+note_silence(SlConn *conn)
+{
+	if (conn->shard_id != 0)
+		sl_pool_note_failure(conn);
+}
+
 /*
  * Takes in what has arrived, and sends what waits to be sent.  If the
  * connection turns out to be lost, closes it, says why and returns false.
@@ -199,6 +243,13 @@ sl_conn_wants(const SlConn *conn)
 bool
 sl_conn_read(SlConn *conn, SlFailure **failure)
 {
+	if (conn->probe.is_dead)
+	{
+		*failure = sl_probe_failure(conn);
+		note_silence(conn);
+		sl_conn_close(conn);
+		return false;
+	}
 	if (PQconsumeInput(conn->pg) && PQflush(conn->pg) >= 0 &&
 		PQstatus(conn->pg) != CONNECTION_BAD)
 		return true;
@@ -273,6 +324,12 @@ finish_set_up(SlConn *conn, SlFailure **failure)
 				return false;
 			default:
 				conn->state = SL_CONN_OPEN;
+				sl_hosts_pin(conn);
+				if (conn->slot != NULL)
+				{
+					conn->slot->remote_pid = PQbackendPID(conn->pg);
+					conn->slot->is_open = true;
+				}
 				return true;
 		}
 	}
@@ -318,6 +375,45 @@ sl_conn_advance(SlConn *conn, SlFailure **failure)
 	return is_open;
 }
 
+/* Begins anew, with other parameters. */
+static void
+dial_again(SlConn *conn)
+{
+	hang_up(conn);
+	conn->state = SL_CONN_CLOSED;
+	conn->expected_count = 0;
+	conn->has_settings = false;
+	conn->notices = NIL;
+	dial(conn);
+}
+
+/*
+ * The deadline of connecting has passed.  Returns false if there are other hosts
+ * in the address and time for them: then that goes on.  Otherwise closes the
+ * connection and says why.
+ */
+bool
+sl_conn_time_is_up(SlConn *conn, SlFailure **failure)
+{
+	bool		begin_anew;
+
+	*failure = NULL;
+	if (sl_hosts_next(conn, &begin_anew))
+	{
+		if (begin_anew)
+			dial_again(conn);
+		if (PQstatus(conn->pg) != CONNECTION_BAD)
+			return false;
+		*failure = sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg)));
+	}
+	else
+		*failure = sl_failure_unreachable(conn->shard,
+										  psprintf("No answer came within %d ms.", sl_connect_timeout));
+	note_silence(conn);
+	sl_conn_close(conn);
+	return true;
+}
+
 /* Connections of a memory context ------------------------------------------ */
 
 static void
@@ -348,13 +444,8 @@ sl_remote_try_open(const SlTarget *target, SlFailure **failure)
 	do
 	{
 		if (!sl_wait_conn(conn, conn->deadline))
-		{
-			*failure = sl_failure_unreachable(conn->shard,
-											  psprintf("No answer came within %d ms.", sl_connect_timeout));
-			sl_conn_close(conn);
-			return NULL;
-		}
-		if (sl_conn_advance(conn, failure))
+			(void) sl_conn_time_is_up(conn, failure);
+		else if (sl_conn_advance(conn, failure))
 			return conn;
 	} while (*failure == NULL);
 	return NULL;

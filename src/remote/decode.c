@@ -162,6 +162,24 @@ wire_type(const SlPrepared *prepared, int column, TupleDesc wanted, const int *s
 	return InvalidOid;
 }
 
+/* Can the columns be brought to the wanted types? */
+bool
+sl_decode_fits(const SlPrepared *prepared, TupleDesc wanted, const int *sources)
+{
+	for (int i = 0; i < wanted->natts; i++)
+	{
+		Oid			to = TupleDescAttr(wanted, i)->atttypid;
+		Oid			from;
+
+		if (sources[i] < 0)
+			continue;
+		from = wire_type(prepared, sources[i], wanted, sources);
+		if (from != to && !can_coerce_type(1, &from, &to, COERCION_ASSIGNMENT))
+			return false;
+	}
+	return true;
+}
+
 static void
 refuse_column(const char *shard, int column, const char *name, Oid from, Oid to)
 {

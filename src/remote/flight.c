@@ -45,22 +45,42 @@ begin_head(SlConn *conn)
 }
 
 static void
+grow_ring(SlConn *conn)
+{
+	int			size = Max(16, conn->expected_size * 2);
+	SlExpect   *ring = MemoryContextAlloc(conn->context, sizeof(SlExpect) * size);
+
+	for (int i = 0; i < conn->expected_count; i++)
+		ring[i] = conn->expected[(conn->expected_head + i) % conn->expected_size];
+	if (conn->expected != NULL)
+		pfree(conn->expected);
+	conn->expected = ring;
+	conn->expected_size = size;
+	conn->expected_head = 0;
+}
+
+static void
 expect(SlConn *conn, SlExpect what)
 {
-	if (conn->expected_count == SL_MAX_EXPECTED)
-		elog(ERROR, "too many statements on their way to shard \"%s\"", conn->shard);
-	conn->expected[(conn->expected_head + conn->expected_count) % SL_MAX_EXPECTED] = what;
+	if (conn->expected_count == conn->expected_size)
+		grow_ring(conn);
+	conn->expected[(conn->expected_head + conn->expected_count) % conn->expected_size] = what;
 	conn->expected_count++;
-	if (conn->expected_count == 1)
-		begin_head(conn);
+	if (conn->expected_count > 1)
+		return;
+	begin_head(conn);
+	if (conn->slot != NULL)
+		conn->slot->is_active = true;
 }
 
 static void
 head_is_done(SlConn *conn)
 {
-	conn->expected_head = (conn->expected_head + 1) % SL_MAX_EXPECTED;
+	conn->expected_head = (conn->expected_head + 1) % conn->expected_size;
 	conn->expected_count--;
 	begin_head(conn);
+	if (conn->slot != NULL && conn->expected_count == 0)
+		conn->slot->is_active = false;
 }
 
 bool
@@ -87,6 +107,30 @@ sl_flight_query(SlConn *conn, const char *sql, int param_count, const char *cons
 	expect(conn, SL_EXPECT_ROWS);
 }
 
+/*
+ * Sends a query that takes the transaction's snapshot, and makes the shard
+ * answer it before it goes on with what follows.
+ */
+void
+sl_flight_mark(SlConn *conn)
+{
+	if (!PQsendQueryParams(conn->pg, "SELECT 1", 0, NULL, NULL, NULL, NULL, 0) ||
+		!PQsendFlushRequest(conn->pg))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_MARK);
+}
+
+/* Asks for the id of a transaction that writes; it is kept in conn->txn. */
+void
+sl_flight_xid(SlConn *conn)
+{
+	if (!PQsendQueryParams(conn->pg, "SELECT pg_catalog.pg_current_xact_id()", 0, NULL, NULL,
+						   NULL, NULL, 0))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_XID);
+	conn->txn.has_asked_xid = true;
+}
+
 /* Ends a transaction, and makes the shard answer. */
 void
 sl_flight_sync(SlConn *conn)
@@ -94,6 +138,19 @@ sl_flight_sync(SlConn *conn)
 	if (!PQpipelineSync(conn->pg))
 		fail_to_send(conn);
 	expect(conn, SL_EXPECT_SYNC);
+}
+
+/* Sends a command and a sync.  Returns false if that is not possible. */
+bool
+sl_flight_command(SlConn *conn, const char *sql)
+{
+	if (!PQsendQueryParams(conn->pg, sql, 0, NULL, NULL, NULL, NULL, 0))
+		return false;
+	expect(conn, SL_EXPECT_ROWS);
+	if (!PQpipelineSync(conn->pg))
+		return false;
+	expect(conn, SL_EXPECT_SYNC);
+	return true;
 }
 
 static void
@@ -134,6 +191,30 @@ sl_flight_find(SlConn *conn, const char *sql)
 	return prepared;
 }
 
+/*
+ * Copies a described statement into the current memory context, for whoever
+ * needs its columns longer than until the next statement on the connection.
+ */
+SlPrepared *
+sl_flight_copy(const SlPrepared *prepared)
+{
+	SlPrepared *copy = palloc(sizeof(SlPrepared));
+	int			count = prepared->column_count;
+
+	*copy = *prepared;
+	copy->sql = NULL;
+	copy->types = palloc(sizeof(Oid) * Max(count, 1));
+	copy->typmods = palloc(sizeof(int) * Max(count, 1));
+	copy->names = palloc(sizeof(char *) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+	{
+		copy->types[i] = prepared->types[i];
+		copy->typmods[i] = prepared->typmods[i];
+		copy->names[i] = pstrdup(prepared->names[i]);
+	}
+	return copy;
+}
+
 static void
 free_description(SlPrepared *prepared)
 {
@@ -148,12 +229,15 @@ free_description(SlPrepared *prepared)
 	prepared->is_described = false;
 }
 
-/* Forgets a prepared statement, on the shard too. */
+/* Forgets a prepared statement, on the shard too if that listens. */
 void
 sl_flight_forget(SlConn *conn, SlPrepared *prepared)
 {
-	sl_flight_prelude(conn, psprintf("DEALLOCATE %s", prepared->name), 0, NULL);
-	sl_flight_sync(conn);
+	if (PQtransactionStatus(conn->pg) != PQTRANS_INERROR)
+	{
+		sl_flight_prelude(conn, psprintf("DEALLOCATE %s", prepared->name), 0, NULL);
+		sl_flight_sync(conn);
+	}
 	free_description(prepared);
 	pfree(prepared->sql);
 	hash_search(conn->prepared, &prepared->hash, HASH_REMOVE, NULL);
@@ -290,12 +374,18 @@ good_result(SlConn *conn, SlExpect head, PGresult **result, bool *again)
 	{
 		case SL_EXPECT_ROWS:
 			return SL_EVENT_DONE;
+		case SL_EXPECT_MARK:
+			PQclear(*result);
+			*result = NULL;
+			return SL_EVENT_MARK;
 		case SL_EXPECT_DESCRIBE:
 			copy_description(conn, undescribed(conn), *result);
 			PQclear(*result);
 			*result = NULL;
 			return SL_EVENT_DESCRIBED;
 		default:
+			if (head == SL_EXPECT_XID)
+				strlcpy(conn->txn.xid, PQgetvalue(*result, 0, 0), sizeof(conn->txn.xid));
 			PQclear(*result);
 			*result = NULL;
 			*again = true;
@@ -316,6 +406,8 @@ bad_result(SlConn *conn, SlExpect head, PGresult *result, SlFailure **failure, b
 		return SL_EVENT_NONE;
 	}
 	*failure = sl_failure_make(conn, result);
+	if (head == SL_EXPECT_ROWS || head == SL_EXPECT_SYNC)
+		(*failure)->never_ran = false;
 	if (head == SL_EXPECT_PREPARE || head == SL_EXPECT_DESCRIBE)
 		forget_undescribed(conn);
 	if (head == SL_EXPECT_PRELUDE)

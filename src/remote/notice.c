@@ -72,6 +72,12 @@ keep_notice(void *arg, const PGresult *result)
 	MemoryContext old_context;
 	Notice	   *notice;
 
+	/* libpq makes a notice of an error that answers nothing. */
+	if (sl_failure_is_farewell(result))
+	{
+		conn->is_leaving = true;
+		return;
+	}
 	if (list_length(conn->notices) >= MAX_WAITING)
 		return;
 	notice = MemoryContextAllocExtended(conn->context, sizeof(Notice), MCXT_ALLOC_NO_OOM);

@@ -15,9 +15,7 @@
 
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
-#include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -44,10 +42,10 @@ typedef struct PoolEntry
 	TimestampTz retry_at;
 } PoolEntry;
 
-PG_FUNCTION_INFO_V1(shardlet_session_connections);
-PG_FUNCTION_INFO_V1(shardlet_close_connections);
-
 static HTAB *pool;
+
+/* Some connections are out of date. */
+static bool has_stale = false;
 
 /*
  * A changed server or user mapping makes connections stale; the next use of
@@ -68,6 +66,7 @@ mark_stale(Datum arg, int cache_id, uint32 hash_value)
 			entry->conn.server_hash == hash_value)
 			entry->conn.is_stale = true;
 	}
+	has_stale = true;
 }
 
 void
@@ -99,6 +98,7 @@ find_entry(const PoolKey *key)
 		memset((char *) entry + sizeof(PoolKey), 0, sizeof(PoolEntry) - sizeof(PoolKey));
 		entry->conn.shard_id = key->shard_id;
 		entry->conn.user = key->user;
+		entry->conn.is_read_only = true;
 	}
 	return entry;
 }
@@ -111,13 +111,46 @@ entry_of(const SlConn *conn)
 	return find_entry(&key);
 }
 
-/* Tells whether an idle connection is still good, as far as one can see. */
+/* Closes those that nobody uses and nobody will: the shard may be dropped. */
+static void
+close_stale(void)
+{
+	HASH_SEQ_STATUS status;
+	PoolEntry  *entry;
+
+	has_stale = false;
+	hash_seq_init(&status, pool);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		SlConn	   *conn = &entry->conn;
+
+		if (conn->is_stale && conn->state == SL_CONN_OPEN && conn->owner == NULL &&
+			conn->txn.level == 0 && sl_flight_is_empty(conn))
+			sl_conn_close(conn);
+	}
+}
+
+/*
+ * Tells whether an idle connection is still good, as far as one can see.  A
+ * shard's last words arrive before the end of the connection does, so these
+ * are looked at too: PQisBusy() is what makes libpq do that.
+ */
 static bool
 is_alive(SlConn *conn)
 {
 	SlFailure  *failure;
 
-	return PQstatus(conn->pg) == CONNECTION_OK && sl_conn_read(conn, &failure);
+	if (PQstatus(conn->pg) != CONNECTION_OK || !sl_conn_read(conn, &failure))
+		return false;
+	(void) PQisBusy(conn->pg);
+	return !conn->is_leaving;
+}
+
+/* Was it opened with what a superuser may use, by one who is none any more? */
+static bool
+is_lent(const SlConn *conn)
+{
+	return !conn->must_use_password && !superuser();
 }
 
 static SlFailure *
@@ -130,6 +163,30 @@ check_pause(const PoolEntry *entry, const SlShard *shard)
 	return sl_failure_unreachable(NameStr(shard->name),
 								  psprintf("It did not answer a moment ago; the next attempt is made in %ld ms.",
 										   TimestampDifferenceMilliseconds(now, entry->retry_at)));
+}
+
+/* Lets others see the connection. */
+static void
+show_entry(SlConn *conn, const SlShard *shard)
+{
+	conn->slot = sl_stat_take_conn();
+	if (conn->slot == NULL)
+		return;
+	conn->slot->user = conn->user;
+	conn->slot->shard_id = conn->shard_id;
+	conn->slot->shard = shard->name;
+	conn->slot->since = GetCurrentTimestamp();
+}
+
+/* The transaction that depended on this connection cannot go on. */
+static SlFailure *
+lost_in_transaction(const SlShard *shard)
+{
+	SlFailure  *failure = sl_failure_unreachable(NameStr(shard->name),
+												 "The connection was lost, and with it the shard's part of this transaction.");
+
+	failure->hint = "Roll back, and run the transaction again.";
+	return failure;
 }
 
 static SlFailure *
@@ -151,7 +208,12 @@ open_entry(PoolEntry *entry, SlShard *shard)
 		MemoryContextReset(conn->context);
 	conn->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID,
 											  ObjectIdGetDatum(shard->server));
-	return sl_conn_start(conn, &target);
+	conn->shard_slot = sl_stat_shard(shard->id);
+	show_entry(conn, shard);
+	failure = sl_conn_start(conn, &target);
+	if (failure != NULL)
+		sl_conn_close(conn);
+	return failure;
 }
 
 /*
@@ -167,11 +229,20 @@ sl_pool_get(SlShard *shard, SlFailure **failure)
 	PoolEntry  *entry = find_entry(&key);
 	SlConn	   *conn = &entry->conn;
 
+	if (has_stale)
+		close_stale();
+
 	/* Whoever is reading from it takes the rest in first. */
 	*failure = NULL;
 	if (conn->owner != NULL)
 		conn->yield(conn);
-	if (conn->state != SL_CONN_OPEN || conn->is_stale || !is_alive(conn))
+	if (conn->txn.level > 0)
+	{
+		/* It cannot be replaced, even if the server's options have changed. */
+		if (conn->state != SL_CONN_OPEN || !is_alive(conn))
+			*failure = lost_in_transaction(shard);
+	}
+	else if (conn->state != SL_CONN_OPEN || conn->is_stale || is_lent(conn) || !is_alive(conn))
 		*failure = open_entry(entry, shard);
 	return *failure == NULL ? conn : NULL;
 }
@@ -210,76 +281,4 @@ sl_pool_all(void)
 			result = lappend(result, &entry->conn);
 	}
 	return result;
-}
-
-/* What people see and do -------------------------------------------------- */
-
-enum
-{
-	CONNECTION_PID, CONNECTION_SHARD, CONNECTION_USER, CONNECTION_REMOTE_PID,
-	CONNECTION_STATE, CONNECTION_IN_TRANSACTION, CONNECTION_SINCE, CONNECTION_COLUMNS
-};
-
-static const char *
-state_text(const SlConn *conn)
-{
-	if (conn->state != SL_CONN_OPEN)
-		return "connecting";
-	return conn->owner != NULL || !sl_flight_is_empty(conn) ? "active" : "idle";
-}
-
-/* session_connections(): rows of the view "connections" */
-Datum
-shardlet_session_connections(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	ListCell   *cell;
-
-	InitMaterializedSRF(fcinfo, 0);
-	foreach(cell, sl_pool_all())
-	{
-		SlConn	   *conn = lfirst(cell);
-		Datum		values[CONNECTION_COLUMNS];
-		bool		nulls[CONNECTION_COLUMNS] = {0};
-		NameData	shard;
-		NameData	user;
-
-		namestrcpy(&shard, conn->shard);
-		namestrcpy(&user, GetUserNameFromId(conn->user, true) ? GetUserNameFromId(conn->user, true) : "");
-		values[CONNECTION_PID] = Int32GetDatum(MyProcPid);
-		values[CONNECTION_SHARD] = NameGetDatum(&shard);
-		values[CONNECTION_USER] = NameGetDatum(&user);
-		values[CONNECTION_REMOTE_PID] = Int32GetDatum(PQbackendPID(conn->pg));
-		values[CONNECTION_STATE] = CStringGetTextDatum(state_text(conn));
-		values[CONNECTION_IN_TRANSACTION] =
-			BoolGetDatum(PQtransactionStatus(conn->pg) == PQTRANS_INTRANS ||
-						 PQtransactionStatus(conn->pg) == PQTRANS_INERROR);
-		values[CONNECTION_SINCE] = TimestampTzGetDatum(conn->since);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-	}
-	return (Datum) 0;
-}
-
-/*
- * close_connections(shard): closes the session's idle connections to a shard,
- * or to all; returns how many.
- */
-Datum
-shardlet_close_connections(PG_FUNCTION_ARGS)
-{
-	int32		id = PG_ARGISNULL(0) ? 0 :
-	sl_shard_by_name(NameStr(*PG_GETARG_NAME(0)), false)->id;
-	int32		count = 0;
-	ListCell   *cell;
-
-	foreach(cell, sl_pool_all())
-	{
-		SlConn	   *conn = lfirst(cell);
-
-		if ((id != 0 && conn->shard_id != id) || conn->owner != NULL)
-			continue;
-		sl_conn_close(conn);
-		count++;
-	}
-	PG_RETURN_INT32(count);
 }

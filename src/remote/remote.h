@@ -12,6 +12,7 @@
 #define SL_REMOTE_H
 
 #include "datatype/timestamp.h"
+#include "lib/ilist.h"
 #include "lib/stringinfo.h"
 #include "libpq-fe.h"
 #include "nodes/execnodes.h"
@@ -22,6 +23,7 @@
 
 #include "compat.h"
 #include "map/map.h"
+#include "stat/stat.h"
 
 /* Where to connect, and as whom. */
 typedef struct SlTarget
@@ -42,6 +44,8 @@ typedef struct SlFailure
 {
 	int			sqlstate;
 	bool		lost;			/* the connection is gone, or never was */
+	bool		never_ran;		/* it went before the shard came to the
+								 * statement */
 	const char *message;
 	const char *detail;
 	const char *hint;
@@ -62,6 +66,7 @@ typedef struct SlSettings
 	int			date_order;
 	int			interval_style;
 	int			float_digits;
+	bool		read_only;
 	char	   *search_path;	/* in the connection's context */
 } SlSettings;
 
@@ -80,10 +85,10 @@ typedef enum SlExpect
 	SL_EXPECT_PREPARE,
 	SL_EXPECT_DESCRIBE,
 	SL_EXPECT_ROWS,				/* a statement whose rows are streamed */
+	SL_EXPECT_MARK,				/* tells when the shard has come so far */
+	SL_EXPECT_XID,				/* the transaction's id, which is kept */
 	SL_EXPECT_SYNC
 } SlExpect;
-
-#define SL_MAX_EXPECTED 16
 
 /* A prepared statement of one connection, with the columns that it returns. */
 typedef struct SlPrepared
@@ -98,6 +103,44 @@ typedef struct SlPrepared
 	char	  **names;
 	uint64		last_use;
 } SlPrepared;
+
+/* What is known of a connection's silence; see probe.c. */
+typedef struct SlProbe
+{
+	int64		quiet_us;		/* it was waited for so long in vain */
+	int64		due_us;			/* quiet_us at the next attempt; 0: the first */
+	int64		pause_us;		/* between the last attempts */
+	PGconn	   *pg;				/* the second connection, or NULL */
+	int64		waited_us;		/* for that one */
+	bool		wants_write;
+	bool		has_answered;
+	bool		is_dead;
+	int			failures;		/* in a row */
+} SlProbe;
+
+/*
+ * The transaction on a shard that is part of the session's.  The area "txn"
+ * works with it; here it only matters that a connection in one is not replaced.
+ */
+typedef struct SlConnTxn
+{
+	dlist_node	node;			/* in the list of those that take part */
+	int			level;			/* nesting level that the shard follows; 0: no
+								 * transaction */
+	int			sent_level;		/* savepoints up to here exist on the shard */
+	int			begin_level;	/* where it was begun */
+	int			write_level;	/* lowest level with a write; 0: none */
+	uint64		statement;		/* that it is for and ends with; 0: none */
+	bool		is_lost;		/* the connection died in it */
+	bool		is_read_only;
+	bool		began_read_only;
+	bool		has_settings;	/* settings were sent in it */
+	bool		has_part;		/* a savepoint for one statement */
+	bool		is_ending;		/* COMMIT is on its way with the statement */
+	bool		has_asked_xid;
+	char		xid[24];		/* of the shard; empty: not known */
+	char	   *gid;			/* when it is or may be prepared */
+} SlConnTxn;
 
 /*
  * One connection.  Those of the pool live as long as the session; one that was
@@ -115,17 +158,23 @@ typedef struct SlConn
 	int			parameter_count;
 	const char **keywords;		/* for a second connection that cancels */
 	const char **values;
-	TimestampTz deadline;		/* of connecting */
+	TimestampTz deadline;		/* of connecting: of this host's share */
+	TimestampTz last_deadline;	/* of connecting to whichever host */
+	int			host_count;		/* in the address; some may be gone from it */
+	int			host_index;		/* whose share runs */
 	TimestampTz since;
 	uint64		generation;		/* raised whenever it is opened */
 	bool		must_use_password;
 	bool		plain_path;
+	bool		is_read_only;	/* but for explicit transactions */
 	bool		is_stale;		/* the server or user mapping has changed */
+	bool		is_leaving;		/* the shard said so while nothing was asked */
 	bool		wants_write;	/* connecting: wait until writable */
 	uint32		server_hash;	/* of the cache entries it was made from */
 	bool		has_settings;	/* "settings" are the shard's */
 	SlSettings	settings;
-	SlExpect	expected[SL_MAX_EXPECTED];
+	SlExpect   *expected;		/* a ring */
+	int			expected_size;
 	int			expected_head;
 	int			expected_count;
 	bool		in_result;		/* the head's results have begun */
@@ -136,6 +185,10 @@ typedef struct SlConn
 	WaitEventSet *wait_set;		/* kept for waits on this connection alone */
 	uint32		wait_events;
 	List	   *notices;		/* texts that wait to be shown */
+	SlProbe		probe;
+	SlConnTxn	txn;
+	SlConnSlot *slot;			/* what others see of it, or NULL */
+	SlShardSlot *shard_slot;
 	MemoryContextCallback callback;
 } SlConn;
 
@@ -145,12 +198,20 @@ typedef struct SlWaitItem
 	SlConn	   *conn;
 	uint32		events;
 	bool		ready;
+	bool		probe_ready;	/* private to wait.c */
 } SlWaitItem;
+
+/* A set of wait events that goes with a memory context. */
+typedef struct SlWaitSet
+{
+	WaitEventSet *set;			/* or NULL */
+	MemoryContextCallback callback;
+} SlWaitSet;
 
 /* A set that is kept as long as the same sockets are waited for. */
 typedef struct SlWaitCache
 {
-	WaitEventSet *set;
+	SlWaitSet  *kept;
 	int			count;
 	int			allocated;
 	pgsocket   *sockets;
@@ -162,6 +223,7 @@ extern bool sl_wait_items(SlWaitItem *items, int count, TimestampTz deadline,
 						  SlWaitCache *cache);
 extern bool sl_wait_conn(SlConn *conn, TimestampTz deadline);
 extern void sl_wait_forget(SlWaitCache *cache);
+extern void (*sl_wait_long) (void);
 
 /* The shard's identity, as its database says, and not the session. */
 #define SL_IDENTITY_SQL \
@@ -180,11 +242,26 @@ extern List *sl_remote_credentials(Oid user, Oid server);
 extern SlTarget sl_remote_target(const SlShard *shard);
 extern SlFailure *sl_conn_start(SlConn *conn, const SlTarget *target);
 extern bool sl_conn_advance(SlConn *conn, SlFailure **failure);
+extern bool sl_conn_time_is_up(SlConn *conn, SlFailure **failure);
 extern bool sl_conn_read(SlConn *conn, SlFailure **failure);
 extern uint32 sl_conn_wants(const SlConn *conn);
 extern void sl_conn_close(SlConn *conn);
 extern SlConn *sl_remote_open(const SlTarget *target);
 extern SlConn *sl_remote_try_open(const SlTarget *target, SlFailure **failure);
+
+/* hosts.c */
+#define SL_HOST_PARAMETERS 3	/* so many may be added */
+
+extern void sl_hosts_begin(SlConn *conn);
+extern bool sl_hosts_next(SlConn *conn, bool *begin_anew);
+extern void sl_hosts_pin(SlConn *conn);
+
+/* probe.c */
+extern bool sl_probe_is_on(const SlConn *conn);
+extern int64 sl_probe_time_left(const SlConn *conn);
+extern bool sl_probe_advance(SlConn *conn, int64 elapsed_us, bool is_ready);
+extern SlFailure *sl_probe_failure(const SlConn *conn);
+extern void sl_probe_forget(SlConn *conn);
 
 /* pool.c */
 extern void sl_pool_init(void);
@@ -204,6 +281,7 @@ typedef enum SlEvent
 	SL_EVENT_ROWS,				/* a result with rows */
 	SL_EVENT_DONE,				/* the statement is complete; its last result */
 	SL_EVENT_DESCRIBED,			/* a description has come */
+	SL_EVENT_MARK,				/* the shard has come to the mark */
 	SL_EVENT_FAILED,			/* what was sent failed; more may follow */
 	SL_EVENT_IDLE				/* everything sent was answered */
 } SlEvent;
@@ -215,9 +293,13 @@ extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,
 extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, int type_count,
 									 const Oid *types);
 extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql);
+extern SlPrepared *sl_flight_copy(const SlPrepared *prepared);
 extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
 							  const char *const *params, bool binary);
+extern void sl_flight_mark(SlConn *conn);
+extern void sl_flight_xid(SlConn *conn);
 extern void sl_flight_sync(SlConn *conn);
+extern bool sl_flight_command(SlConn *conn, const char *sql);
 extern void sl_flight_forget(SlConn *conn, SlPrepared *prepared);
 extern bool sl_flight_is_empty(const SlConn *conn);
 extern SlEvent sl_flight_next(SlConn *conn, PGresult **result, SlFailure **failure);
@@ -242,18 +324,23 @@ typedef struct SlReply
 	char	   *command;		/* INSERT, CREATE TABLE ... */
 	bool		has_rows;		/* "rows" is known */
 	int64		rows;
+	const char *sql;			/* instead of the common one */
+	char	   *value;			/* first one of the rows, if any came */
 	bool		is_complete;
 } SlReply;
 
 extern void sl_broadcast_open(SlReply *replies, int count);
-extern void sl_broadcast_run(SlReply *replies, int count, const char *before,
-							 const char *sql, int param_count,
-							 const char *const *params, int timeout_ms);
+extern void sl_broadcast_run(SlReply *replies, int count, const char *sql,
+							 int param_count, const char *const *params,
+							 int timeout_ms);
+extern void sl_broadcast_commands(SlReply *replies, int count, int timeout_ms);
 
 /* cancel.c */
 extern void sl_cancel(List *conns);
+extern void sl_drain(SlConn *conn);
 
 /* remote_error.c */
+extern bool sl_failure_is_farewell(const PGresult *result);
 extern SlFailure *sl_failure_make(SlConn *conn, const PGresult *result);
 extern SlFailure *sl_failure_unreachable(const char *shard, const char *detail);
 pg_noreturn extern void sl_failure_raise(const SlFailure *failure, const char *shard,
@@ -269,6 +356,8 @@ extern void sl_notice_show(SlConn *conn);
 typedef struct SlDecoder SlDecoder;
 
 extern bool sl_decode_is_binary(const SlPrepared *prepared);
+extern bool sl_decode_fits(const SlPrepared *prepared, TupleDesc wanted,
+						   const int *sources);
 extern SlDecoder *sl_decoder_make(const SlPrepared *prepared, bool binary,
 								  TupleDesc wanted, const int *sources,
 								  const char *shard);

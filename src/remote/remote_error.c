@@ -13,6 +13,16 @@
 #include "base/base.h"
 #include "remote/remote.h"
 
+/* What a server process says of itself when it ends a session. */
+static const char *const farewells[] = {
+	"57P01",					/* admin_shutdown */
+	"57P02",					/* crash_shutdown */
+	"57P03",					/* cannot_connect_now */
+	"57P04",					/* database_dropped */
+	"57P05",					/* idle_session_timeout */
+	"25P03",					/* idle_in_transaction_session_timeout */
+};
+
 static const char *
 copy_field(const PGresult *result, int code)
 {
@@ -35,8 +45,43 @@ sl_failure_unreachable(const char *shard, const char *detail)
 }
 
 /*
+ * Is this the last word of a server process that is going away, for a reason
+ * that has nothing to do with what it was asked?  A function can raise the same
+ * codes, but only as an ERROR.
+ */
+bool
+sl_failure_is_farewell(const PGresult *result)
+{
+	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	if (severity == NULL || sqlstate == NULL ||
+		(strcmp(severity, "FATAL") != 0 && strcmp(severity, "PANIC") != 0))
+		return false;
+	for (int i = 0; i < (int) lengthof(farewells); i++)
+	{
+		if (strcmp(sqlstate, farewells[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static SlFailure *
+farewell_failure(SlConn *conn, const PGresult *result)
+{
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	SlFailure  *failure = sl_failure_unreachable(conn->shard,
+												 message != NULL ? message : "It hung up.");
+
+	failure->never_ran = true;
+	return failure;
+}
+
+/*
  * Describes a failed result.  Without a SQLSTATE it comes from libpq itself,
- * and then the connection is lost.
+ * and then the connection is lost.  After a farewell it is too, even if libpq
+ * has not seen its end yet; whether the statement had begun by then is for the
+ * caller to say.
  */
 SlFailure *
 sl_failure_make(SlConn *conn, const PGresult *result)
@@ -45,6 +90,8 @@ sl_failure_make(SlConn *conn, const PGresult *result)
 	const char *position;
 	SlFailure  *failure;
 
+	if (sl_failure_is_farewell(result))
+		return farewell_failure(conn, result);
 	if (sqlstate == NULL || PQstatus(conn->pg) == CONNECTION_BAD)
 	{
 		const char *message = PQresultErrorMessage(result);

@@ -5,7 +5,8 @@
  * A wait ends when a socket is ready, when the deadline has passed, or with an
  * error when the statement is cancelled, the session ended or the postmaster
  * gone.  While interrupts are held, as they are when a transaction aborts,
- * only the first two end it.
+ * only the first two end it.  A wait that lasts long looks whether the shard is
+ * still there (probe.c).
  *
  * A set of wait events costs several system calls to make.  So a connection
  * keeps one for the waits on it alone, and a statement over several shards
@@ -21,6 +22,12 @@
 #include "base/base.h"
 #include "compat.h"
 #include "remote/remote.h"
+
+/* Called when a wait lasts, by who waits and may be interrupted. */
+void		(*sl_wait_long) (void) = NULL;
+
+/* Milliseconds since something came. */
+static long waited_ms = 0;
 
 /* In each set these come first. */
 #define FIXED_EVENTS 2
@@ -42,24 +49,40 @@ make_set(int count)
 	return set;
 }
 
+/* Nothing came for so long: now and then somebody has a look why. */
+static void
+note_wait(long milliseconds)
+{
+	waited_ms += milliseconds;
+	if (waited_ms < sl_deadlock_timeout)
+		return;
+	waited_ms = 0;
+	if (InterruptHoldoffCount == 0 && sl_wait_long != NULL)
+		sl_wait_long();
+}
+
 /*
- * Waits on a set.  Returns how many sockets are ready, 0 when the deadline has
- * passed; events holds them.
+ * Waits on a set.  Returns how many sockets are ready, and which in events; 0
+ * when the deadline or so many milliseconds (-1 is no limit) have passed.  The
+ * clock is not looked at where milliseconds alone do.
  */
 static int
-wait_set(WaitEventSet *set, TimestampTz deadline, WaitEvent *events, int max_events)
+wait_set(WaitEventSet *set, TimestampTz deadline, long patience, WaitEvent *events,
+		 int max_events)
 {
 	for (;;)
 	{
-		long		timeout = -1;
+		long		timeout = patience < 0 ? sl_deadlock_timeout : Min(sl_deadlock_timeout, patience);
 		int			happened;
 		int			ready = 0;
 
 		if (!TIMESTAMP_IS_NOEND(deadline))
 		{
-			timeout = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
-			if (timeout <= 0)
+			long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+
+			if (left <= 0)
 				return 0;
+			timeout = Min(timeout, left);
 		}
 		happened = WaitEventSetWait(set, timeout, events, max_events, PG_WAIT_EXTENSION);
 		for (int i = 0; i < happened; i++)
@@ -73,14 +96,32 @@ wait_set(WaitEventSet *set, TimestampTz deadline, WaitEvent *events, int max_eve
 				events[ready++] = events[i];
 		}
 		if (ready > 0)
+		{
+			waited_ms = 0;
 			return ready;
+		}
+		if (happened == 0)
+			note_wait(timeout);
+		if (patience < 0)
+			continue;
+
+		/* Being woken again and again must not make it last for ever. */
+		if (happened > 0)
+		{
+			deadline = Min(deadline, sl_wait_deadline((int) patience));
+			patience = -1;
+		}
+		else if (patience <= timeout)
+			return 0;
+		else
+			patience -= timeout;
 	}
 }
 
 static bool
 is_same_set(const SlWaitCache *cache, const SlWaitItem *items, int count)
 {
-	if (cache->set == NULL || cache->count != count)
+	if (cache->kept == NULL || cache->kept->set == NULL || cache->count != count)
 		return false;
 	for (int i = 0; i < count; i++)
 	{
@@ -89,6 +130,31 @@ is_same_set(const SlWaitCache *cache, const SlWaitItem *items, int count)
 			return false;
 	}
 	return true;
+}
+
+static void
+free_set(void *arg)
+{
+	SlWaitSet  *kept = arg;
+
+	if (kept->set != NULL)
+		FreeWaitEventSet(kept->set);
+	kept->set = NULL;
+}
+
+/*
+ * The set itself is outside all memory contexts, and has a file descriptor: it
+ * must not stay behind when a cancel throws its owner away.
+ */
+static SlWaitSet *
+make_kept_set(void)
+{
+	SlWaitSet  *kept = palloc0(sizeof(SlWaitSet));
+
+	kept->callback.func = free_set;
+	kept->callback.arg = kept;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &kept->callback);
+	return kept;
 }
 
 static void
@@ -101,12 +167,14 @@ fill_cache(SlWaitCache *cache, const SlWaitItem *items, int count)
 		cache->sockets = palloc(sizeof(pgsocket) * count);
 		cache->events = palloc(sizeof(uint32) * count);
 	}
-	cache->set = make_set(count);
+	if (cache->kept == NULL)
+		cache->kept = make_kept_set();
+	cache->kept->set = make_set(count);
 	for (int i = 0; i < count; i++)
 	{
 		cache->sockets[i] = PQsocket(items[i].conn->pg);
 		cache->events[i] = items[i].events;
-		AddWaitEventToSet(cache->set, items[i].events, cache->sockets[i], NULL, NULL);
+		AddWaitEventToSet(cache->kept->set, items[i].events, cache->sockets[i], NULL, NULL);
 	}
 	cache->count = count;
 }
@@ -115,40 +183,142 @@ fill_cache(SlWaitCache *cache, const SlWaitItem *items, int count)
 void
 sl_wait_forget(SlWaitCache *cache)
 {
-	if (cache->set != NULL)
-		FreeWaitEventSet(cache->set);
-	cache->set = NULL;
+	if (cache->kept != NULL)
+		free_set(cache->kept);
+}
+
+/*
+ * Waits for the items of a set, and marks those that are ready; at most so many
+ * milliseconds, -1 is no limit.
+ */
+static void
+wait_round(WaitEventSet *set, SlWaitItem *items, int count, long patience)
+{
+	int			max_events = FIXED_EVENTS + 2 * count;
+	WaitEvent  *events = palloc(sizeof(WaitEvent) * max_events);
+	int			ready = wait_set(set, DT_NOEND, patience, events, max_events);
+
+	for (int i = 0; i < ready; i++)
+	{
+		SlWaitItem *probed = events[i].user_data;
+
+		if (probed != NULL)
+			probed->probe_ready = true;
+		else
+			items[events[i].pos - FIXED_EVENTS].ready = true;
+	}
+	pfree(events);
+}
+
+/*
+ * A set of the items and, behind them, of their second connections.  These are
+ * rare, and change sockets while libpq connects: it is made anew each time.
+ */
+static WaitEventSet *
+make_probing_set(SlWaitSet **probing, SlWaitItem *items, int count)
+{
+	WaitEventSet *set;
+
+	if (*probing == NULL)
+		*probing = make_kept_set();
+	free_set(*probing);
+	(*probing)->set = set = make_set(2 * count);
+	for (int i = 0; i < count; i++)
+		AddWaitEventToSet(set, items[i].events, PQsocket(items[i].conn->pg), NULL, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		const SlProbe *probe = &items[i].conn->probe;
+
+		if (probe->pg != NULL)
+			AddWaitEventToSet(set,
+							  probe->wants_write ? WL_SOCKET_WRITEABLE : WL_SOCKET_READABLE,
+							  PQsocket(probe->pg), NULL, &items[i]);
+	}
+	return set;
+}
+
+/* Looks at the silent ones' second connections.  Returns if any item is ready. */
+static bool
+look_after(SlWaitItem *items, int count, int64 elapsed_us)
+{
+	bool		any_ready = false;
+
+	for (int i = 0; i < count; i++)
+	{
+		SlConn	   *conn = items[i].conn;
+
+		if (items[i].ready && conn->probe.quiet_us > 0)
+			sl_probe_forget(conn);
+		else if (!items[i].ready && sl_probe_is_on(conn))
+			items[i].ready = !sl_probe_advance(conn, elapsed_us, items[i].probe_ready);
+		any_ready = any_ready || items[i].ready;
+	}
+	return any_ready;
+}
+
+/* What is the next round to wait for, and how many milliseconds? */
+static long
+prepare_round(SlWaitItem *items, int count, TimestampTz start, TimestampTz deadline,
+			  bool *has_probe)
+{
+	*has_probe = false;
+	for (int i = 0; i < count; i++)
+	{
+		SlConn	   *conn = items[i].conn;
+
+		items[i].ready = items[i].probe_ready = false;
+		*has_probe = *has_probe || conn->probe.pg != NULL;
+		if (sl_probe_is_on(conn))
+			deadline = Min(deadline, start + sl_probe_time_left(conn));
+	}
+	return TIMESTAMP_IS_NOEND(deadline) ? -1 : TimestampDifferenceMilliseconds(start, deadline);
+}
+
+/*
+ * Waits until an item is ready, or the deadline has passed: then returns false.
+ * The set has the items' sockets.
+ */
+static bool
+wait_for_items(WaitEventSet *set, SlWaitItem *items, int count, TimestampTz deadline)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	SlWaitSet  *probing = NULL;
+	bool		any_ready;
+
+	do
+	{
+		TimestampTz start = now;
+		bool		has_probe;
+		long		patience = prepare_round(items, count, start, deadline, &has_probe);
+
+		wait_round(has_probe ? make_probing_set(&probing, items, count) : set, items, count,
+				   patience);
+		now = GetCurrentTimestamp();
+		any_ready = look_after(items, count, Max(now - start, 0));
+	} while (!any_ready && now < deadline);
+	if (probing != NULL)
+		free_set(probing);
+	return any_ready;
 }
 
 /*
  * Waits until at least one of the connections is ready for what it wants, and
- * marks those.  Returns false if the deadline passed; DT_NOEND is none.  The
- * caller forgets the cache when a socket of it may have been closed.
+ * marks those.  Returns false if the deadline passed; DT_NOEND is none.  One
+ * whose shard turns out to be dead is ready too.  The caller forgets the cache
+ * when a socket of it may have been closed.
  */
 bool
 sl_wait_items(SlWaitItem *items, int count, TimestampTz deadline, SlWaitCache *cache)
 {
-	WaitEvent  *events = palloc(sizeof(WaitEvent) * (FIXED_EVENTS + count));
-	int			ready;
-
 	if (!is_same_set(cache, items, count))
 		fill_cache(cache, items, count);
-	for (int i = 0; i < count; i++)
-		items[i].ready = false;
-	ready = wait_set(cache->set, deadline, events, FIXED_EVENTS + count);
-	for (int i = 0; i < ready; i++)
-		items[events[i].pos - FIXED_EVENTS].ready = true;
-	pfree(events);
-	return ready > 0;
+	return wait_for_items(cache->kept->set, items, count, deadline);
 }
 
-/* The same for one connection, with the set that it keeps. */
-bool
-sl_wait_conn(SlConn *conn, TimestampTz deadline)
+/* Makes the connection's own set have what it wants. */
+static void
+prepare_own_set(SlConn *conn, uint32 wanted)
 {
-	uint32		wanted = sl_conn_wants(conn);
-	WaitEvent	events[FIXED_EVENTS + 1];
-
 	/* While libpq connects, it may change sockets: nothing is kept then. */
 	if (conn->state == SL_CONN_CONNECTING && conn->wait_set != NULL)
 	{
@@ -163,5 +333,28 @@ sl_wait_conn(SlConn *conn, TimestampTz deadline)
 	else if (conn->wait_events != wanted)
 		ModifyWaitEvent(conn->wait_set, FIXED_EVENTS, wanted, NULL);
 	conn->wait_events = wanted;
-	return wait_set(conn->wait_set, deadline, events, lengthof(events)) > 0;
+}
+
+/*
+ * The same for one connection, with the set that it keeps.  Unless the wait is a
+ * long one, it does not look at the clock.
+ */
+bool
+sl_wait_conn(SlConn *conn, TimestampTz deadline)
+{
+	SlWaitItem	item = {.conn = conn,.events = sl_conn_wants(conn)};
+	WaitEvent	events[FIXED_EVENTS + 1];
+
+	prepare_own_set(conn, item.events);
+	if (!sl_probe_is_on(conn))
+		return wait_set(conn->wait_set, deadline, -1, events, lengthof(events)) > 0;
+	if (conn->probe.quiet_us == 0)
+	{
+		if (wait_set(conn->wait_set, deadline, sl_silence_timeout, events, lengthof(events)) > 0)
+			return true;
+		if (!TIMESTAMP_IS_NOEND(deadline) && GetCurrentTimestamp() >= deadline)
+			return false;
+		conn->probe.quiet_us = sl_silence_timeout * INT64CONST(1000);
+	}
+	return wait_for_items(conn->wait_set, &item, 1, deadline);
 }

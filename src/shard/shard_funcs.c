@@ -75,6 +75,9 @@ parse_conninfo(const char *conninfo)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				errmsg("connection string is empty"));
+
+	/* Before anything is tried with them. */
+	sl_option_validate(address.options, ForeignServerRelationId);
 	return address;
 }
 

@@ -159,35 +159,54 @@ sub shard_sql
 # returns (status of psql, stdout, stderr).  Verbose, so that SQLSTATE, DETAIL, HINT
 # and CONTEXT can be tested.  A psql that hangs is stopped (timeout => seconds), with
 # status -1.
-#
-# Not psql of PostgreSQL::Test::Cluster: it dies of a broken pipe when the server
-# is not there to connect to.
 sub psql_err
 {
 	my ($self, $query, %option) = @_;
+	return $self->psql_end($self->psql_begin($query, %option));
+}
+
+# The same in two parts, for what happens meanwhile.
+#
+# Not psql of PostgreSQL::Test::Cluster: it dies of a broken pipe when the server
+# is not there to connect to.
+my $psql_number = 0;
+
+sub psql_begin
+{
+	my ($self, $query, %option) = @_;
 	my $node = $option{node} // $self->{router};
-	my $file = "$PostgreSQL::Test::Utils::tmp_check/query_" . $node->name . "_$$.sql";
-	my ($stdout, $stderr) = ('', '');
+	my $database = $option{database} // 'app';
+	my $file = "$PostgreSQL::Test::Utils::tmp_check/query_" . $node->name . "_$$" . '_' . $psql_number++ . '.sql';
+	my $session = { file => $file, stdout => '', stderr => '' };
 
 	open my $handle, '>', $file or die "$file: $!";
 	print $handle $query;
 	close $handle;
-	my $psql = IPC::Run::start(
+	$session->{timer} = IPC::Run::timer($option{timeout} // $PostgreSQL::Test::Utils::timeout_default);
+	$session->{psql} = IPC::Run::start(
 		[
 			'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose',
-			'-d', $node->connstr('app'), '-f', $file
+			'-d', $node->connstr($database), '-f', $file
 		],
-		'<', \undef, '>', \$stdout, '2>', \$stderr,
-		my $timer = IPC::Run::timer($option{timeout} // $PostgreSQL::Test::Utils::timeout_default));
+		'<', \undef, '>', \$session->{stdout}, '2>', \$session->{stderr}, $session->{timer});
+	return $session;
+}
+
+sub psql_end
+{
+	my ($self, $session) = @_;
+	my ($psql, $timer) = @$session{qw(psql timer)};
+
 	$psql->pump while $psql->pumpable && !$timer->is_expired;
+	unlink $session->{file};
 	if ($timer->is_expired)
 	{
 		$psql->kill_kill;
-		return (-1, $stdout, $stderr);
+		return (-1, @$session{qw(stdout stderr)});
 	}
 	$psql->finish;
-	chomp($stdout, $stderr);
-	return ($psql->result(0), $stdout, $stderr);
+	chomp(@$session{qw(stdout stderr)});
+	return ($psql->result(0), @$session{qw(stdout stderr)});
 }
 
 # The SQLSTATE of the first error, '' when there was none, 'lost' when the session
@@ -196,6 +215,12 @@ sub sqlstate
 {
 	my ($self, $query, %option) = @_;
 	my ($status, undef, $stderr) = $self->psql_err($query, %option);
+	return $self->sqlstate_of($status, $stderr);
+}
+
+sub sqlstate_of
+{
+	my ($self, $status, $stderr) = @_;
 	return $1 if $stderr =~ /^(?:psql:\S+ )?(?:ERROR|FATAL|PANIC):  (\w{5}): /m;
 	return { 0 => '', -1 => 'timeout' }->{$status} // 'lost';
 }

@@ -30,6 +30,55 @@ isnt($line[0], $line[4], 'a connection that died is opened again');
 is($line[1], $line[5], 'the other one is kept');
 is($line[6], 2, 'and nobody noticed');
 
+# Ended, and not gone yet: the next statement is sent on it, and the shard's last
+# words are the answer.  What can have left no trace is repeated.
+my $dying = "$PostgreSQL::Test::Utils::tmp_check/dying.sh";
+append_to_file($dying, sprintf(q{ask() { psql -XAtq -d "%s" -c "$1"; }
+pid=$(ask "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'shardlet:%%'")
+kill -STOP $pid
+ask "SELECT pg_terminate_backend($pid)" >/dev/null
+(sleep 0.3; kill -CONT $pid) >/dev/null 2>&1 &
+}, $c->shard(1)->connstr('app')));
+$c->shard_sql(1, 'CREATE TABLE t (a int)');
+sub on_s1
+{
+	my ($text, $columns) = @_;
+	return "SELECT * FROM shardlet.query('m', '$text', shards => '{s1}') AS q($columns);\n";
+}
+my $count = on_s1('SELECT a FROM t', 'a int');
+my $insert = on_s1('INSERT INTO t VALUES (1) RETURNING a', 'a int');
+my $execute = q{SELECT command, rows, error FROM shardlet.execute('m', 'INSERT INTO t VALUES (2)', shards => '{s1}', atomic => %s);};
+my $ends = "\\! sh $dying\n";
+is($c->sql(on_s1('SELECT 1', 'a int') . $ends . on_s1('SELECT 1', 'a int')), "1\n1", 'a read on a dying connection');
+is($c->sql(on_s1('SELECT 1', 'a int') . $ends . $insert . $count), "1\n1\n1", 'a write that is not prepared yet');
+is($c->sql("$insert$ends$insert$count"), "1\n1\n1\n1\n1", 'a write whose transaction did not begin');
+my ($status, $stdout, $stderr) = $c->psql_err("\\set ON_ERROR_STOP 0\nBEGIN; $insert$ends$insert ROLLBACK; $count");
+like($stderr, qr/SL004: could not reach shard "s1"\n.*DETAIL:  terminating connection due to administrator command/, 'not in the middle of a transaction');
+is($stdout, "1\n1\n1\n1", 'which is lost');
+is($c->sql(on_s1('SELECT 1', 'a int') . $ends . sprintf($execute, 'true')), "1\nINSERT|1|", 'execute in a transaction that did not begin');
+is($c->sql(on_s1('SELECT 1', 'a int') . $ends . sprintf($execute, 'false') . $count), "1\nINSERT|1|\n1\n1\n1\n2\n2", 'and outside, if it was not begun');
+$c->shard_sql(1, 'TRUNCATE t');
+
+# The shard has hung up long ago: that shows before anything is sent.
+$c->shard_sql(1, q{ALTER DATABASE app SET idle_session_timeout = '200ms'});
+is($c->sql(on_s1('SELECT 1', 'a int') . 'SELECT pg_sleep(0.5);' . sprintf($execute, 'false') . 'SELECT pg_sleep(0.5);' . $insert . $count),
+	"1\n\nINSERT|1|\n\n1\n2\n1", 'idle_session_timeout on the shard');
+$c->shard_sql(1, q{ALTER DATABASE app RESET idle_session_timeout});
+
+# The same code as an error of a function's is just that.
+$c->shard_sql(1, q{CREATE FUNCTION stop() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'no more' USING ERRCODE = '57P01'; END $$});
+($status, $stdout, $stderr) = $c->psql_err("\\set ON_ERROR_STOP 0\n" . on_s1('SELECT pg_backend_pid()', 'a int') . on_s1('SELECT stop()', 'a int') . on_s1('SELECT pg_backend_pid()', 'a int'));
+like($stderr, qr/ERROR:  57P01: no more/, 'an error with the code of a shutdown');
+like($stdout, qr/^(\d+)\n\1$/, 'keeps the connection');
+
+# Who ends a statement that has run for a while does not want it to begin anew.
+my $mark = $c->log_mark($c->shard(1));
+($status, $stdout, $stderr) = $c->psql_err(on_s1('SELECT 1', 'a int') . sprintf(
+	qq{\\! (sleep 2; psql -X -q -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'shardlet:%%'" -d "%s" >/dev/null) &\n}, $c->shard(1)->connstr('app'))
+	. on_s1('SELECT 1 FROM pg_sleep(60)', 'a int'));
+like($stderr, qr/SL004/, 'a statement that was ended');
+is(() = $c->log_since($c->shard(1), $mark) =~ /execute .*SELECT 1 FROM pg_sleep/g, 1, 'is not run again');
+
 # The whole shard restarts between two statements.
 my $script = sprintf(q{SELECT count(*) FROM shardlet.query('m', 'SELECT 1') AS q(a int);
 \! pg_ctl -s -w -D "%s" -m immediate restart -l "%s" >/dev/null 2>&1

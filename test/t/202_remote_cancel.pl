@@ -77,6 +77,11 @@ is($c->sqlstate(q{SELECT * FROM shardlet.query('m', 'SELECT 1 / (n - 1) FROM (SE
 quiet('an error on one shard');
 is($c->sqlstate(q{SET statement_timeout = '500ms'; SELECT * FROM shardlet.execute('m', 'SELECT pg_sleep(60)')}), '57014', 'execute');
 quiet('execute');
+my $files = q{SELECT count(*) FROM pg_ls_dir('/proc/self/fd');};
+(undef, $stdout, undef) = $c->psql_err("\\set ON_ERROR_STOP 0\n$usable; $files SET statement_timeout = '50ms';\n"
+	. q{SELECT * FROM shardlet.execute('m', 'SELECT pg_sleep(60)');} x 10 . "\nRESET statement_timeout; $files");
+@line = split /\n/, $stdout;
+cmp_ok($line[2], '<', $line[1] + 5, 'a cancelled execute leaves no file open');
 
 # shard_timeout: one shard's part.
 is($c->sqlstate("SET shardlet.shard_timeout = '300ms'; $slow"), 'SL004', 'shard_timeout');

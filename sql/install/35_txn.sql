@@ -1,0 +1,29 @@
+-- Transactions over several shards.
+
+CREATE FUNCTION shardlet.recover()
+RETURNS int
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_recover';
+COMMENT ON FUNCTION shardlet.recover()
+	IS 'finishes transactions that were left prepared on shards; returns how many';
+REVOKE ALL ON FUNCTION shardlet.recover() FROM PUBLIC;
+
+CREATE FUNCTION shardlet.prepared_list(
+	OUT gid text,
+	OUT shard name,
+	OUT state text,
+	OUT age interval,
+	OUT decision text,
+	OUT user_name name)
+RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_prepared_list';
+COMMENT ON FUNCTION shardlet.prepared_list()
+	IS 'transactions of routers that are prepared on shards';
+REVOKE ALL ON FUNCTION shardlet.prepared_list() FROM PUBLIC;
+
+CREATE VIEW shardlet.prepared_transactions AS
+SELECT gid, shard, state, age, decision, user_name
+FROM shardlet.prepared_list();
+COMMENT ON VIEW shardlet.prepared_transactions
+	IS 'transactions of routers that are prepared on shards, and what this router decided';

@@ -1,0 +1,55 @@
+-- What a statement, and a transaction, sees of the shards.
+ALTER SEQUENCE shardlet.shardlet_id_seq RESTART;
+SELECT shardlet.create_map('m', 'list', '{int}');
+SELECT shardlet.assign_key('m', 's' || g, g) FROM generate_series(1, 4) g;
+SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE t (a int PRIMARY KEY)');
+CREATE FUNCTION put(k int, a int) RETURNS int LANGUAGE sql
+AS $$SELECT * FROM shardlet.query_key('m', 'INSERT INTO t VALUES ($1) RETURNING a', ARRAY[a::text], k) AS q(a int)$$;
+
+-- Several scans in one statement run in one snapshot; one scan needs none.
+SELECT q.a FROM shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'')', NULL, 1) AS q(a text);
+SELECT q.a, p.a FROM shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'')', NULL, 1) AS q(a text),
+	shardlet.query_key('m', 'SELECT current_setting(''transaction_read_only'')', NULL, 1) AS p(a text);
+SELECT q.a FROM generate_series(1, 2) g,
+	LATERAL shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'') || $1', ARRAY[g::text], 1) AS q(a text);
+BEGIN;
+SELECT q.a FROM generate_series(1, 2) g,
+	LATERAL shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'') || $1', ARRAY[g::text], 1) AS q(a text);
+SELECT put(1, 1);
+SELECT q.a FROM shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'')', NULL, 1) AS q(a text);
+COMMIT;
+
+-- Snapshots of several shards that agree.
+SET shardlet.consistent_reads = on;
+SELECT * FROM shardlet.query('m', 'SELECT current_setting(''transaction_isolation'') WHERE EXISTS (SELECT FROM t)') AS q(a text);
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a LIMIT 1') AS q(a int);
+SELECT * FROM shardlet.query('m', 'SELECT g FROM generate_series(1, 1000000) g') AS q(a int) LIMIT 1;
+SELECT * FROM shardlet.query('m', 'SELECT 1 / CASE current_database() WHEN ''contrib_regression_s1'' THEN 0 ELSE 1 END', shards => '{s1,s2}', on_error => 'skip') AS q(a int);
+SELECT count(*) FROM shardlet.connections WHERE pid = pg_backend_pid() AND in_transaction;
+BEGIN;
+SELECT put(1, 2);
+SELECT put(2, 2);
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a') AS q(a int);
+COMMIT;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT * FROM shardlet.query_key('m', 'SELECT a FROM t ORDER BY a', NULL, 2) AS q(a int);
+SELECT count(*) FROM shardlet.connections WHERE pid = pg_backend_pid() AND in_transaction;
+\c -
+SET shardlet.consistent_reads = on;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT shardlet.alter_shard('s4', state => 'offline');
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a', shards => '{s1,s2}') AS q(a int);
+SELECT shardlet.alter_shard('s4', state => 'online');
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a', shards => '{s4}') AS q(a int);
+ROLLBACK;
+-- A function that writes cannot be part of a snapshot; it runs in a transaction.
+SELECT count(*) FROM shardlet.execute('m', 'CREATE FUNCTION f(a int) RETURNS int LANGUAGE sql AS ''INSERT INTO t VALUES (a) RETURNING a''');
+SELECT * FROM shardlet.query('m', 'SELECT f(10)') AS q(a int);
+SELECT * FROM shardlet.query('m', 'SELECT f(11 / CASE current_database() WHEN ''contrib_regression_s4'' THEN 0 ELSE 1 END)') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t') AS q(a int);
+RESET shardlet.consistent_reads;
+
+SELECT count(*) FROM shardlet.execute('m', 'DROP FUNCTION f');
+SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE t');
+DROP FUNCTION put;
+SELECT shardlet.drop_map('m');

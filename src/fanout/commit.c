@@ -1,0 +1,104 @@
+/*
+ * commit.c
+ *		A write that is the last thing of its transaction.
+ *
+ * BEGIN, the statement and COMMIT go to the shard in one flight.  From sending
+ * to the answer nothing may interrupt: the shard may have committed, and then
+ * the statement has succeeded.  A cancel is passed on to the shard, and its
+ * answer decides.  The rows are kept until the answer is complete.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "fanout/stream.h"
+
+/* So often is looked whether somebody wants to cancel. */
+#define STEP_MS 100
+
+static const char cancel_sql[] = "SELECT pg_catalog.pg_cancel_backend($1)";
+
+/* Asks the shard to cancel the statement; what it answers is its business. */
+static void
+pass_cancel_on(const SlStream *stream)
+{
+	SlTarget	target = sl_remote_target(stream->shard);
+	const char *params[] = {psprintf("%d", PQbackendPID(stream->conn->pg))};
+	SlFailure  *failure;
+	SlConn	   *conn = sl_remote_try_open(&target, &failure);
+
+	if (conn == NULL)
+		return;
+	(void) sl_remote_try(conn, cancel_sql, 1, params, sl_wait_deadline(sl_connect_timeout),
+						 &failure);
+	sl_conn_close(conn);
+}
+
+static void
+wait_for_end(SlStream *stream)
+{
+	bool		passed_on = false;
+
+	sl_stream_spill(stream);
+	while (sl_stream_is_live(stream))
+	{
+		if (sl_wait_conn(stream->conn, sl_wait_deadline(STEP_MS)))
+			sl_stream_step(stream);
+		if (stream->state == STREAM_RUNNING)
+			sl_stream_spill(stream);
+		if (!passed_on && sl_stream_is_live(stream) && (QueryCancelPending || ProcDiePending))
+		{
+			pass_cancel_on(stream);
+			passed_on = true;
+		}
+	}
+}
+
+static void
+check_outcome(const SlStream *stream)
+{
+	const SlFailure *failure = stream->failure;
+
+	if (stream->state != STREAM_FAILED || failure == NULL || !failure->lost)
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			errmsg("connection to shard \"%s\" was lost while it committed, and the outcome is not known",
+				   stream->shard_name),
+			errdetail_internal("%s", failure->detail ? failure->detail : failure->message),
+			errhint("Look on the shard whether the statement's changes are there before you run it again."));
+}
+
+/* Runs the statement, for one shard, and takes all rows in. */
+void
+sl_commit_with_statement(SlFanout *fanout)
+{
+	SlStream   *stream = &fanout->streams[0];
+
+	sl_fanout_start_streams(fanout);
+	while (sl_stream_is_live(stream) && stream->state != STREAM_RUNNING)
+	{
+		sl_fanout_wait(fanout);
+		sl_fanout_start_streams(fanout);
+	}
+	if (!sl_stream_is_live(stream))
+	{
+		sl_fanout_check(fanout, stream);
+		return;
+	}
+	HOLD_INTERRUPTS();
+	wait_for_end(stream);
+	RESUME_INTERRUPTS();
+	check_outcome(stream);
+
+	/* Why it was cancelled is known here. */
+	if (stream->state == STREAM_FAILED && stream->failure->sqlstate == ERRCODE_QUERY_CANCELED)
+		CHECK_FOR_INTERRUPTS();
+
+	/* The shard's answer counts, not a cancel that came too late. */
+	if (stream->state == STREAM_FINISHED)
+		QueryCancelPending = false;
+	sl_fanout_check(fanout, stream);
+}

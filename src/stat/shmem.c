@@ -1,0 +1,300 @@
+/*
+ * shmem.c
+ *		The shared memory: slots for connections and for shards.
+ *
+ * Slots are found and freed under one lock.  Whoever has one reads and writes
+ * it without: a connection's slot is written by its session alone, and a
+ * shard's flags are atomic.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/memutils.h"
+
+#include "base/base.h"
+#include "stat/stat.h"
+
+#define CONNS_PER_SESSION 16
+#define MAX_SHARD_SLOTS 4096
+
+typedef struct Shared
+{
+	LWLock	   *lock;
+	int			conn_count;
+	int			conn_used;		/* slots beyond were never used */
+	int			shard_used;
+	SlShardSlot shards[MAX_SHARD_SLOTS];
+	SlConnSlot	conns[FLEXIBLE_ARRAY_MEMBER];
+} Shared;
+
+static Shared *shared;
+static shmem_request_hook_type next_request_hook = NULL;
+static shmem_startup_hook_type next_startup_hook = NULL;
+
+/* Of a session without shared memory. */
+static SlShardSlot *own_shards;
+static int	own_shard_count;
+
+bool
+sl_stat_is_shared(void)
+{
+	return shared != NULL;
+}
+
+static int
+conn_count(void)
+{
+	return MaxBackends * CONNS_PER_SESSION;
+}
+
+static Size
+shared_size(void)
+{
+	return add_size(offsetof(Shared, conns), mul_size(sizeof(SlConnSlot), conn_count()));
+}
+
+static void
+request(void)
+{
+	if (next_request_hook)
+		next_request_hook();
+	RequestAddinShmemSpace(shared_size());
+	RequestNamedLWLockTranche("shardlet", 1);
+}
+
+static void
+startup(void)
+{
+	bool		found;
+
+	if (next_startup_hook)
+		next_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("shardlet", shared_size(), &found);
+	if (!found)
+	{
+		memset(shared, 0, shared_size());
+		shared->lock = &GetNamedLWLockTranche("shardlet")->lock;
+		shared->conn_count = conn_count();
+		for (int i = 0; i < MAX_SHARD_SLOTS; i++)
+		{
+			pg_atomic_init_u32(&shared->shards[i].flags, 0);
+			pg_atomic_init_u32(&shared->shards[i].changes, 0);
+		}
+	}
+	LWLockRelease(AddinShmemInitLock);
+	sl_incarnation_load(true);
+}
+
+/* Connections ---------------------------------------------------------------- */
+
+static void
+free_conns_at_exit(int code, Datum arg)
+{
+	for (int i = 0; i < shared->conn_used; i++)
+	{
+		if (shared->conns[i].pid == MyProcPid)
+			sl_stat_give_conn(&shared->conns[i]);
+	}
+}
+
+/* Returns a slot for a connection of this session, or NULL if all are taken. */
+SlConnSlot *
+sl_stat_take_conn(void)
+{
+	static int	registered_by = 0;
+	SlConnSlot *slot = NULL;
+
+	if (shared == NULL)
+		return NULL;
+	if (registered_by != MyProcPid)
+	{
+		before_shmem_exit(free_conns_at_exit, (Datum) 0);
+		registered_by = MyProcPid;
+	}
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->conn_count; i++)
+	{
+		if (shared->conns[i].pid != 0)
+			continue;
+		slot = &shared->conns[i];
+		memset(slot, 0, sizeof(SlConnSlot));
+		slot->pid = MyProcPid;
+		slot->database = MyDatabaseId;
+		shared->conn_used = Max(shared->conn_used, i + 1);
+		break;
+	}
+	LWLockRelease(shared->lock);
+	return slot;
+}
+
+void
+sl_stat_give_conn(SlConnSlot *slot)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	slot->pid = 0;
+	LWLockRelease(shared->lock);
+}
+
+/* Copies the slots of all sessions of this database; returns how many. */
+int
+sl_stat_conns(SlConnSlot **copies)
+{
+	int			count = 0;
+
+	*copies = NULL;
+	if (shared == NULL)
+		return 0;
+	*copies = palloc(sizeof(SlConnSlot) * Max(shared->conn_count, 1));
+	LWLockAcquire(shared->lock, LW_SHARED);
+	for (int i = 0; i < shared->conn_used; i++)
+	{
+		if (shared->conns[i].pid != 0 && shared->conns[i].database == MyDatabaseId)
+			(*copies)[count++] = shared->conns[i];
+	}
+	LWLockRelease(shared->lock);
+	return count;
+}
+
+/* Shards --------------------------------------------------------------------- */
+
+static void
+make_shard(SlShardSlot *slot, int32 shard_id)
+{
+	slot->shard_id = shard_id;
+	pg_atomic_init_u32(&slot->flags, SL_SHARD_FENCED | SL_SHARD_DIRTY);
+	pg_atomic_init_u32(&slot->changes, 0);
+	slot->database = MyDatabaseId;
+}
+
+static SlShardSlot *
+find_shard(SlShardSlot *slots, int count, int32 shard_id)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (slots[i].database == MyDatabaseId && slots[i].shard_id == shard_id)
+			return &slots[i];
+	}
+	return NULL;
+}
+
+/* Without shared memory, or when it is full: what this session knows. */
+static SlShardSlot *
+own_shard(int32 shard_id)
+{
+	SlShardSlot *slot;
+
+	if (own_shards == NULL)
+		own_shards = MemoryContextAllocZero(TopMemoryContext,
+											sizeof(SlShardSlot) * MAX_SHARD_SLOTS);
+	slot = find_shard(own_shards, own_shard_count, shard_id);
+	if (slot != NULL)
+		return slot;
+	if (own_shard_count == MAX_SHARD_SLOTS)
+		elog(ERROR, "too many shards");
+	slot = &own_shards[own_shard_count++];
+	make_shard(slot, shard_id);
+	return slot;
+}
+
+/* Takes a free slot; NULL if there is none.  The lock is held. */
+static SlShardSlot *
+add_shard(int32 shard_id)
+{
+	for (int i = 0; i < MAX_SHARD_SLOTS; i++)
+	{
+		if (shared->shards[i].database != InvalidOid)
+			continue;
+		make_shard(&shared->shards[i], shard_id);
+		shared->shard_used = Max(shared->shard_used, i + 1);
+		return &shared->shards[i];
+	}
+	return NULL;
+}
+
+/* Returns what is known of a shard of this database. */
+SlShardSlot *
+sl_stat_shard(int32 shard_id)
+{
+	SlShardSlot *slot;
+
+	if (shared == NULL)
+		return own_shard(shard_id);
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	slot = find_shard(shared->shards, shared->shard_used, shard_id);
+	if (slot == NULL)
+		slot = add_shard(shard_id);
+	LWLockRelease(shared->lock);
+	return slot != NULL ? slot : own_shard(shard_id);
+}
+
+/* Sets flags of a shard.  Called where nothing may fail. */
+void
+sl_stat_flag(SlShardSlot *slot, uint32 flags)
+{
+	pg_atomic_fetch_add_u32(&slot->changes, 1);
+	pg_atomic_fetch_or_u32(&slot->flags, flags);
+}
+
+/*
+ * Takes flags away, unless one was set since the caller read "changes".
+ * Returns true if they are gone.
+ */
+bool
+sl_stat_unflag(SlShardSlot *slot, uint32 flags, uint32 changes)
+{
+	pg_atomic_fetch_and_u32(&slot->flags, ~flags);
+	if (pg_atomic_read_u32(&slot->changes) == changes)
+		return true;
+	pg_atomic_fetch_or_u32(&slot->flags, flags);
+	return false;
+}
+
+/* Returns the databases that have a shard to look at. */
+int
+sl_stat_dirty_databases(Oid **databases)
+{
+	int			count = 0;
+
+	*databases = palloc(sizeof(Oid) * MAX_SHARD_SLOTS);
+	LWLockAcquire(shared->lock, LW_SHARED);
+	for (int i = 0; i < shared->shard_used; i++)
+	{
+		SlShardSlot *slot = &shared->shards[i];
+		bool		known = slot->database == InvalidOid;
+
+		for (int j = 0; j < count && !known; j++)
+			known = (*databases)[j] == slot->database;
+		if (!known && pg_atomic_read_u32(&slot->flags) != 0)
+			(*databases)[count++] = slot->database;
+	}
+	LWLockRelease(shared->lock);
+	return count;
+}
+
+/* A database is gone, or is no router any more. */
+void
+sl_stat_forget_database(Oid database)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < shared->shard_used; i++)
+	{
+		if (shared->shards[i].database == database)
+			shared->shards[i].database = InvalidOid;
+	}
+	LWLockRelease(shared->lock);
+}
+
+void
+sl_stat_init(void)
+{
+	if (!sl_preloaded())
+		return;
+	next_request_hook = shmem_request_hook;
+	shmem_request_hook = request;
+	next_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup;
+}

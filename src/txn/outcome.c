@@ -1,0 +1,226 @@
+/*
+ * outcome.c
+ *		The COMMIT of the only shard that was written to.
+ *
+ * If the connection breaks while that is on its way, nobody knows what became
+ * of it.  With the shard's transaction id a second connection can find out.  It
+ * came with the first write: an answer that is on its way when the connection is
+ * reset is lost.  Where no statement said that it writes, it is asked for right
+ * ahead of the COMMIT.  Only where finding out fails too is the outcome unknown,
+ * and then the error says so.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "base/fault.h"
+#include "txn/txn.h"
+
+/* So long to find out, and so long for a cancelled COMMIT to end. */
+#define LIMIT_MS 5000
+#define STEP_MS 50
+
+static const char xid_sql[] = "SELECT pg_catalog.pg_current_xact_id_if_assigned()";
+static const char status_sql[] = "SELECT pg_catalog.pg_xact_status($1::pg_catalog.xid8)";
+static const char terminate_sql[] = "SELECT pg_catalog.pg_terminate_backend($1)";
+
+/* What is known of the COMMIT. */
+typedef struct Commit
+{
+	SlConn	   *conn;
+	int			remote_pid;
+	bool		xid_is_known;
+	char	   *xid;			/* NULL: nothing was written */
+	char	   *command;		/* the answer to COMMIT */
+	SlFailure  *failure;
+} Commit;
+
+/* Takes in what has come.  Returns false when there is nothing to wait for. */
+static bool
+take_in(Commit *commit)
+{
+	PGresult   *result;
+	SlFailure  *failure;
+	SlEvent		event;
+
+	do
+	{
+		event = sl_flight_next(commit->conn, &result, &failure);
+		if (event == SL_EVENT_ROWS)
+		{
+			const char *value = sl_remote_value(result, 0, 0);
+
+			commit->xid = value != NULL ? pstrdup(value) : NULL;
+		}
+		if (event == SL_EVENT_DONE && !commit->xid_is_known)
+			commit->xid_is_known = true;
+		else if (event == SL_EVENT_DONE)
+			commit->command = pstrdup(PQcmdStatus(result));
+		if (result != NULL)
+			PQclear(result);
+		if (event == SL_EVENT_FAILED && commit->failure == NULL)
+			commit->failure = failure;
+	} while (event != SL_EVENT_NONE && event != SL_EVENT_IDLE &&
+			 commit->conn->state == SL_CONN_OPEN);
+	return event == SL_EVENT_NONE && commit->conn->state == SL_CONN_OPEN;
+}
+
+static bool
+is_interrupted(void)
+{
+	return QueryCancelPending || ProcDiePending;
+}
+
+/*
+ * Waits for the answer.  A cancel comes too late to undo anything; but if the
+ * shard does not answer for a while after it, the wait is given up.
+ */
+static void
+wait_for_answer(Commit *commit)
+{
+	TimestampTz give_up = DT_NOEND;
+
+	while (take_in(commit))
+	{
+		if (is_interrupted() && TIMESTAMP_IS_NOEND(give_up))
+			give_up = sl_wait_deadline(LIMIT_MS);
+		if (GetCurrentTimestamp() >= give_up)
+		{
+			commit->failure = sl_failure_unreachable(commit->conn->shard,
+													 "The statement was cancelled while the shard committed.");
+			sl_conn_close(commit->conn);
+			return;
+		}
+		if (sl_wait_conn(commit->conn, Min(give_up, sl_wait_deadline(LIMIT_MS))) &&
+			!sl_conn_read(commit->conn, &commit->failure))
+			return;
+	}
+}
+
+/* Finding out ------------------------------------------------------------------ */
+
+typedef enum Outcome
+{
+	OUTCOME_COMMITTED,
+	OUTCOME_ROLLED_BACK,
+	OUTCOME_UNKNOWN
+} Outcome;
+
+/* Asks the shard once.  OUTCOME_UNKNOWN: it is not over, or not known. */
+static Outcome
+ask_status(SlConn *conn, const char *xid, bool *is_running)
+{
+	SlFailure  *failure;
+	const char *params[] = {xid};
+	PGresult   *result = sl_remote_try(conn, status_sql, 1, params,
+									   sl_wait_deadline(LIMIT_MS), &failure);
+	const char *status = result != NULL ? sl_remote_value(result, 0, 0) : NULL;
+
+	*is_running = status != NULL && strcmp(status, "in progress") == 0;
+	if (status != NULL && strcmp(status, "committed") == 0)
+		return OUTCOME_COMMITTED;
+	if (status != NULL && strcmp(status, "aborted") == 0)
+		return OUTCOME_ROLLED_BACK;
+	return OUTCOME_UNKNOWN;
+}
+
+/*
+ * Asks over a new connection.  A transaction that still runs waits for a COMMIT
+ * that got lost: its process is ended.
+ */
+static Outcome
+find_out(const Commit *commit)
+{
+	SlShard    *shard = sl_shard_by_id(commit->conn->shard_id);
+	SlTarget	target = sl_remote_target(shard);
+	SlFailure  *failure;
+	SlConn	   *conn;
+	TimestampTz deadline = sl_wait_deadline(LIMIT_MS);
+	const char *params[] = {psprintf("%d", commit->remote_pid)};
+	Outcome		outcome = OUTCOME_UNKNOWN;
+	bool		is_running = true;
+
+	if (!commit->xid_is_known)
+		return OUTCOME_UNKNOWN;
+	if (commit->xid == NULL)
+		return OUTCOME_COMMITTED;
+	conn = sl_remote_try_open(&target, &failure);
+	while (conn != NULL && conn->state == SL_CONN_OPEN && is_running &&
+		   GetCurrentTimestamp() < deadline)
+	{
+		outcome = ask_status(conn, commit->xid, &is_running);
+		if (!is_running)
+			break;
+		(void) sl_remote_try(conn, terminate_sql, 1, params, deadline, &failure);
+		pg_usleep(STEP_MS * 1000L);
+	}
+	if (conn != NULL)
+		sl_conn_close(conn);
+	return outcome;
+}
+
+static void
+resolve(const Commit *commit)
+{
+	switch (find_out(commit))
+	{
+		case OUTCOME_COMMITTED:
+			return;
+		case OUTCOME_ROLLED_BACK:
+			commit->failure->hint = "The transaction was rolled back. Run it again.";
+			sl_failure_raise(commit->failure, commit->conn->shard, "COMMIT");
+		case OUTCOME_UNKNOWN:
+			ereport(ERROR,
+					errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+					errmsg("connection to shard \"%s\" was lost while it committed, and the outcome is not known",
+						   commit->conn->shard),
+					errdetail_internal("%s", commit->failure->detail ? commit->failure->detail :
+									   commit->failure->message),
+					errhint("Look on the shard whether the transaction's changes are there before you run it again."));
+	}
+}
+
+/* If it is not known, the question goes ahead of the COMMIT. */
+static void
+ask_xid(Commit *commit)
+{
+	SlConn	   *conn = commit->conn;
+
+	commit->xid_is_known = conn->txn.xid[0] != '\0';
+	if (commit->xid_is_known)
+	{
+		commit->xid = pstrdup(conn->txn.xid);
+		return;
+	}
+	sl_flight_query(conn, xid_sql, 0, NULL);
+	sl_flight_sync(conn);
+}
+
+/*
+ * Commits the shard's transaction, which is the commit of everything, or
+ * throws.  The caller holds interrupts.
+ */
+void
+sl_outcome_commit(SlConn *conn)
+{
+	Commit		commit = {.conn = conn,.remote_pid = PQbackendPID(conn->pg)};
+
+	sl_fault("txn_before_commit");
+	ask_xid(&commit);
+	sl_flight_query(conn, "COMMIT", 0, NULL);
+	sl_flight_sync(conn);
+	wait_for_answer(&commit);
+	if (commit.failure != NULL && commit.failure->lost)
+		resolve(&commit);
+	else if (commit.failure != NULL)
+		sl_failure_raise(commit.failure, conn->shard, "COMMIT");
+	else if (commit.command == NULL || strcmp(commit.command, "COMMIT") != 0)
+		ereport(ERROR,
+				errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				errmsg("transaction on shard \"%s\" had failed", conn->shard));
+	sl_fault("txn_after_commit");
+}

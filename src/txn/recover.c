@@ -1,0 +1,338 @@
+/*
+ * recover.c
+ *		Finishes what was left prepared on shards.
+ *
+ * First the shard's prepared transactions are listed, then the router's log is
+ * asked about each: committed there, it is committed; aborted, rolled back; still
+ * running, left to whoever runs it.  Names of other routers are not touched.
+ *
+ * A shard is looked at by the background worker while its slot is dirty, and by
+ * every session before a statement while it is fenced, because a transaction
+ * that is committed must not be overlooked.  A process of ours on the shard that
+ * no session of this server has could still be preparing something; as long as
+ * there is one, the shard stays dirty.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_user_mapping.h"
+#include "commands/dbcommands.h"
+#include "foreign/foreign.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "txn/txn.h"
+
+/* How long a shard may take to answer, and how often to look again. */
+#define LIMIT_MS 5000
+#define STEP_MS 20
+
+static const char list_sql[] =
+"SELECT gid FROM pg_catalog.pg_prepared_xacts"
+" WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database()"
+" AND pg_catalog.starts_with(gid, $1)";
+
+static const char strangers_sql[] =
+"SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity"
+" WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()"
+" AND pg_catalog.starts_with(application_name, $1)"
+" AND pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()"
+" AND pid OPERATOR(pg_catalog.<>) ALL ($2::pg_catalog.int4[])";
+
+/* What a look at a shard found. */
+typedef struct Look
+{
+	SlShard    *shard;
+	SlConn	   *conn;			/* that lists */
+	bool		is_borrowed;	/* the caller's */
+	int			finished;
+	int			committed_left; /* decided, and not finished */
+	int			left;			/* aborted, or too old to tell */
+	bool		is_busy;		/* somebody else is at it */
+	SlFailure  *failure;
+} Look;
+
+/* Connecting as those who prepared ------------------------------------------- */
+
+/* Everybody who has a user mapping for this shard; then the server's owner. */
+static List *
+mapped_users(const SlShard *shard)
+{
+	Oid			common = get_foreign_server_oid(SL_TABLES_SERVER_NAME, true);
+	Relation	relation = table_open(UserMappingRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+	List	   *users = list_make1_oid(GetUserId());
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_user_mapping mapping = (Form_pg_user_mapping) GETSTRUCT(tuple);
+
+		if ((mapping->umserver == shard->server || mapping->umserver == common) &&
+			OidIsValid(mapping->umuser))
+			users = list_append_unique_oid(users, mapping->umuser);
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	users = list_append_unique_oid(users, GetForeignServer(shard->server)->owner);
+	return list_append_unique_oid(users, BOOTSTRAP_SUPERUSERID);
+}
+
+/* Connects with the credentials of a user; NULL, and why, if that fails. */
+static SlConn *
+open_as(const SlShard *shard, Oid user, SlFailure **failure)
+{
+	Oid			saved_user;
+	int			saved_context;
+	SlConn	   *volatile conn = NULL;
+	SlTarget	target;
+
+	GetUserIdAndSecContext(&saved_user, &saved_context);
+	SetUserIdAndSecContext(user, saved_context | SECURITY_LOCAL_USERID_CHANGE);
+	PG_TRY();
+	{
+		target = sl_remote_target(shard);
+		target.plain_path = true;
+		conn = sl_remote_try_open(&target, failure);
+	}
+	PG_FINALLY();
+	{
+		SetUserIdAndSecContext(saved_user, saved_context);
+	}
+	PG_END_TRY();
+	return conn;
+}
+
+/* The list can be read by anyone, so whoever gets in will do. */
+static void
+open_list(Look *look)
+{
+	ListCell   *cell;
+
+	if (look->is_borrowed)
+		return;
+	foreach(cell, mapped_users(look->shard))
+	{
+		look->conn = open_as(look->shard, lfirst_oid(cell), &look->failure);
+
+		/* Not reached at all: another user would not be either. */
+		if (look->conn != NULL || look->failure->lost)
+			return;
+	}
+}
+
+/* Looking --------------------------------------------------------------------- */
+
+static bool
+user_exists(Oid user)
+{
+	return SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(user));
+}
+
+/* Finishes one.  Returns true if it is over, by us or by somebody else. */
+static bool
+finish(Look *look, const char *name, const SlGid *gid, SlDecision decision)
+{
+	const char *sql = psprintf("%s PREPARED '%s'",
+							   decision == SL_DECISION_COMMIT ? "COMMIT" : "ROLLBACK", name);
+	SlFailure  *failure = NULL;
+	SlConn	   *conn;
+
+	if (!user_exists(gid->user))
+		return false;
+	conn = open_as(look->shard, gid->user, &failure);
+	if (conn == NULL)
+		return false;
+	(void) sl_remote_try(conn, sql, 0, NULL, sl_wait_deadline(LIMIT_MS), &failure);
+	if (failure == NULL)
+		look->finished++;
+	else if (failure->sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
+		look->is_busy = true;
+	sl_conn_close(conn);
+	return failure == NULL || failure->sqlstate == ERRCODE_UNDEFINED_OBJECT;
+}
+
+static void
+look_at(Look *look, const char *name)
+{
+	SlGid		gid;
+	SlDecision	decision;
+
+	if (!sl_gid_parse(name, &gid))
+		return;
+	decision = sl_gid_decision(&gid);
+	if (decision == SL_DECISION_OPEN)
+		return;
+	if (decision != SL_DECISION_UNKNOWN && finish(look, name, &gid, decision))
+		return;
+	if (decision == SL_DECISION_COMMIT)
+		look->committed_left++;
+	else
+		look->left++;
+}
+
+static char *
+own_prefix(void)
+{
+	return psprintf(SL_GID_PREFIX "%016llx_%u_", (unsigned long long) sl_incarnation(),
+					MyDatabaseId);
+}
+
+static void
+look_at_all(Look *look)
+{
+	const char *params[] = {own_prefix()};
+	PGresult   *result;
+
+	/* One row at a time is what sl_remote_try() keeps: so an array of all. */
+	result = sl_remote_try(look->conn, psprintf("SELECT pg_catalog.array_agg(gid) FROM (%s) l", list_sql),
+						   1, params, sl_wait_deadline(LIMIT_MS), &look->failure);
+	if (result != NULL && sl_remote_value(result, 0, 0) != NULL)
+	{
+		char	   *names = pstrdup(sl_remote_value(result, 0, 0));
+
+		for (char *name = strtok(names, "{,}"); name != NULL; name = strtok(NULL, "{,}"))
+			look_at(look, name);
+	}
+}
+
+/* Processes of ours there that belong to no session that lives. */
+static bool
+has_strangers(Look *look)
+{
+	StringInfoData pids;
+	SlConnSlot *slots;
+	int			count = sl_stat_conns(&slots);
+	const char *params[2];
+	PGresult   *result;
+
+	initStringInfo(&pids);
+	appendStringInfoChar(&pids, '{');
+	for (int i = 0; i < count; i++)
+	{
+		if (slots[i].shard_id == look->shard->id && slots[i].remote_pid != 0)
+			appendStringInfo(&pids, "%s%d", pids.len > 1 ? "," : "", slots[i].remote_pid);
+	}
+	appendStringInfoChar(&pids, '}');
+	params[0] = psprintf("shardlet:%s:", get_database_name(MyDatabaseId));
+	params[1] = pids.data;
+	result = sl_remote_try(look->conn, strangers_sql, 2, params, sl_wait_deadline(LIMIT_MS),
+						   &look->failure);
+	return result == NULL || strcmp(sl_remote_value(result, 0, 0), "0") != 0;
+}
+
+/*
+ * Looks at a shard's prepared transactions and finishes what can be, over a
+ * connection that is idle, or a new one.  Returns
+ * NULL, or why it could not be done; then the shard's flags stay.  If that was
+ * because somebody else is doing it, the failure is not "lost".
+ */
+SlFailure *
+sl_recover_shard(SlShard *shard, SlConn *conn, int *finished)
+{
+	SlShardSlot *slot = sl_stat_shard(shard->id);
+	uint32		changes = pg_atomic_read_u32(&slot->changes);
+	Look		look = {.shard = shard,.conn = conn,.is_borrowed = conn != NULL};
+	bool		strangers = true;
+
+	open_list(&look);
+	if (look.conn != NULL)
+		look_at_all(&look);
+	if (look.failure == NULL && look.conn != NULL)
+		strangers = has_strangers(&look);
+	if (look.conn != NULL && !look.is_borrowed)
+		sl_conn_close(look.conn);
+	*finished += look.finished;
+	if (look.failure != NULL)
+		return look.failure;
+	if (look.committed_left > 0)
+	{
+		look.failure = sl_failure_unreachable(NameStr(shard->name),
+											  "A transaction that is committed has not been finished there yet.");
+		look.failure->hint = "See shardlet.prepared_transactions.";
+		look.failure->lost = !look.is_busy;
+		return look.failure;
+	}
+	(void) sl_stat_unflag(slot, SL_SHARD_FENCED | (strangers || look.left > 0 ? 0 : SL_SHARD_DIRTY),
+						  changes);
+	return NULL;
+}
+
+/* Finishes a committed transaction, or says why that is not possible. */
+static SlFailure *
+finish_committed(SlShard *shard, SlConn *conn)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shardlet recovery",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	SlFailure  *failure;
+	int			finished = 0;
+
+	/* Somebody else may be at it: that takes a moment. */
+	while ((failure = sl_recover_shard(shard, conn, &finished)) != NULL && !failure->lost)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(STEP_MS * 1000L);
+	}
+	MemoryContextSwitchTo(old_context);
+	if (failure != NULL)
+	{
+		SlFailure  *copy = sl_failure_unreachable(NameStr(shard->name),
+												  failure->detail ? failure->detail : failure->message);
+
+		copy->hint = failure->hint ? pstrdup(failure->hint) : NULL;
+		failure = copy;
+	}
+	MemoryContextDelete(context);
+	return failure;
+}
+
+/*
+ * Before a statement on a shard, over a connection that is open and idle: if a
+ * committed transaction may be unfinished there, finishes it, or says why the
+ * statement cannot run.
+ */
+SlFailure *
+sl_recover_before(SlShard *shard, SlConn *conn)
+{
+	if ((pg_atomic_read_u32(&conn->shard_slot->flags) & SL_SHARD_FENCED) == 0)
+		return NULL;
+	return finish_committed(shard, conn);
+}
+
+/*
+ * Looks at all shards, as far as they can be reached.  Returns true if nothing
+ * is left to do.
+ */
+bool
+sl_recover_all(int *finished)
+{
+	List	   *shards = sl_shard_all();
+	int			count = list_length(shards);
+	SlReply    *replies = palloc0(sizeof(SlReply) * Max(count, 1));
+	bool		all_clean = true;
+
+	/* Those that do not answer are found out all at a time. */
+	for (int i = 0; i < count; i++)
+		replies[i].shard = list_nth(shards, i);
+	sl_broadcast_open(replies, count);
+	for (int i = 0; i < count; i++)
+	{
+		SlShard    *shard = replies[i].shard;
+		SlShardSlot *slot = sl_stat_shard(shard->id);
+
+		if (replies[i].failure == NULL || !replies[i].failure->lost)
+			(void) sl_recover_shard(shard, replies[i].failure == NULL ? replies[i].conn : NULL,
+									finished);
+		all_clean = all_clean && pg_atomic_read_u32(&slot->flags) == 0;
+	}
+	return all_clean;
+}

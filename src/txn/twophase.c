@@ -1,0 +1,244 @@
+/*
+ * twophase.c
+ *		Transactions that are prepared on several shards, and their names.
+ *
+ * The decision is the router's own commit record: a prepared transaction carries
+ * the router's transaction id in its name, and whoever finds it asks the
+ * router's log what became of that.  So the id must be on disk before a shard
+ * hears of it, or a crash could give it to another transaction; and the commit
+ * must be on disk before the first shard commits, whatever synchronous_commit
+ * says.  A message in the log does both without a table that would have to be
+ * emptied.
+ *
+ * The name: shardlet_<incarnation>_<database>_<transaction>_<connection>_<user>.
+ * The user is the one whose connection prepared it, because only that one, or a
+ * superuser, can finish it.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "replication/message.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+
+#include "base/base.h"
+#include "base/fault.h"
+#include "compat.h"
+#include "txn/txn.h"
+
+/* So long a commit waits for a shard before others have to finish it. */
+#define FINISH_MS 10000
+
+char *
+sl_gid_make(const SlGid *gid)
+{
+	return psprintf(SL_GID_PREFIX "%016llx_%u_%llu_%d_%u",
+					(unsigned long long) gid->incarnation, gid->database,
+					(unsigned long long) gid->xid, gid->number, gid->user);
+}
+
+/* Takes a name apart.  Returns false if it is not one of a router's. */
+bool
+sl_gid_parse(const char *name, SlGid *gid)
+{
+	unsigned long long incarnation;
+	unsigned long long xid;
+	int			end = 0;
+
+	if (sscanf(name, SL_GID_PREFIX "%16llx_%u_%llu_%d_%u%n", &incarnation, &gid->database,
+			   &xid, &gid->number, &gid->user, &end) != 5 || name[end] != '\0')
+		return false;
+	gid->incarnation = incarnation;
+	gid->xid = xid;
+	return true;
+}
+
+/* What became of it?  Only for names of this router and database. */
+SlDecision
+sl_gid_decision(const SlGid *gid)
+{
+	LOCAL_FCINFO(fcinfo, 1);
+	FmgrInfo	function;
+	Datum		status;
+	char	   *word;
+
+	fmgr_info(F_PG_XACT_STATUS, &function);
+	InitFunctionCallInfoData(*fcinfo, &function, 1, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = UInt64GetDatum(gid->xid);
+	fcinfo->args[0].isnull = false;
+	status = FunctionCallInvoke(fcinfo);
+	if (fcinfo->isnull)
+		return SL_DECISION_UNKNOWN;
+	word = TextDatumGetCString(status);
+	if (strcmp(word, "committed") == 0)
+		return SL_DECISION_COMMIT;
+	return strcmp(word, "aborted") == 0 ? SL_DECISION_ROLLBACK : SL_DECISION_OPEN;
+}
+
+/* Preparing ------------------------------------------------------------------ */
+
+static void
+check_possible(void)
+{
+	if (!sl_stat_is_shared())
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("transaction over several shards needs shardlet to be preloaded"),
+				errhint("Add shardlet to shared_preload_libraries of the router and restart it."));
+	if (sl_incarnation() == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("router has no incarnation"),
+				errdetail("Its file could not be written when the server started; the server's log says why."));
+}
+
+/* Takes the transaction's id, and makes sure that no other ever gets it. */
+static uint64
+take_xid(void)
+{
+	uint64		xid = U64FromFullTransactionId(GetTopFullTransactionId());
+
+	sl_log_message(SL_WRAPPER_NAME, "", 0);
+	XLogFlush(XactLastRecEnd);
+	ForceSyncCommit();
+	return xid;
+}
+
+static void
+name_transactions(SlReply *replies, int count)
+{
+	SlGid		gid = {.incarnation = sl_incarnation(),.database = MyDatabaseId,.xid = take_xid()};
+	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+
+	for (int i = 0; i < count; i++)
+	{
+		gid.number = i + 1;
+		gid.user = replies[i].conn->user;
+		replies[i].conn->txn.gid = sl_gid_make(&gid);
+		replies[i].sql = psprintf("PREPARE TRANSACTION '%s'", replies[i].conn->txn.gid);
+	}
+	MemoryContextSwitchTo(old_context);
+}
+
+/* What the shard says is right, but not what to do here. */
+static void
+explain_failure(SlFailure *failure)
+{
+	if (failure->sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE)
+		failure->hint = "A transaction that writes to several shards needs max_prepared_transactions > 0 on each of them. Set it there and restart that server, or write to one shard in a transaction.";
+	else if (failure->sqlstate == ERRCODE_OUT_OF_MEMORY)
+		failure->hint = "Raise max_prepared_transactions on that shard, or see shardlet.prepared_transactions for what takes the places.";
+	else if (failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED)
+		failure->hint = "A transaction that writes to several shards cannot use NOTIFY, temporary tables or cursors WITH HOLD on them; a trigger on the shard may do that.";
+}
+
+static void
+check_prepared(const SlReply *replies, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		const SlReply *reply = &replies[i];
+
+		if (reply->failure != NULL)
+		{
+			explain_failure(reply->failure);
+			sl_failure_raise(reply->failure, reply->conn->shard, "PREPARE TRANSACTION");
+		}
+
+		/* In a transaction that has failed it is a ROLLBACK, and no error. */
+		if (reply->command == NULL || strcmp(reply->command, "PREPARE TRANSACTION") != 0)
+			ereport(ERROR,
+					errcode(ERRCODE_TRANSACTION_ROLLBACK),
+					errmsg("transaction on shard \"%s\" had failed", reply->conn->shard));
+	}
+}
+
+/*
+ * Prepares the transactions of the replies' connections, all at a time, or
+ * throws.  From here on the router's commit decides.
+ */
+void
+sl_twophase_prepare(SlReply *replies, int count)
+{
+	int			first = 0;
+
+	check_possible();
+	name_transactions(replies, count);
+	sl_fault("txn_before_prepare");
+	if (sl_fault_armed("txn_after_some_prepares"))
+	{
+		sl_broadcast_commands(replies, 1, 0);
+		check_prepared(replies, 1);
+		sl_fault("txn_after_some_prepares");
+		first = 1;
+	}
+	sl_broadcast_commands(replies + first, count - first, 0);
+	check_prepared(replies, count);
+	sl_fault("txn_after_all_prepares");
+}
+
+/* Finishing ------------------------------------------------------------------ */
+
+static void
+make_commands(SlReply *replies, int count, const char *command)
+{
+	for (int i = 0; i < count; i++)
+	{
+		replies[i].failure = NULL;
+		replies[i].sql = psprintf("%s '%s'", command, replies[i].conn->txn.gid);
+	}
+}
+
+/* Somebody else may have finished it: recovery, or a reader. */
+static bool
+is_finished(const SlReply *reply)
+{
+	return reply->is_complete &&
+		(reply->failure == NULL || reply->failure->sqlstate == ERRCODE_UNDEFINED_OBJECT);
+}
+
+/* The router has committed: so do the shards.  Nothing may be thrown. */
+void
+sl_twophase_commit(SlReply *replies, int count)
+{
+	int			first = 0;
+
+	make_commands(replies, count, "COMMIT PREPARED");
+	if (sl_fault_armed("txn_between_commits"))
+	{
+		sl_broadcast_commands(replies, 1, FINISH_MS);
+		sl_fault("txn_between_commits");
+		first = 1;
+	}
+	sl_broadcast_commands(replies + first, count - first, FINISH_MS);
+	sl_fault("txn_after_all_commits");
+	for (int i = 0; i < count; i++)
+	{
+		if (is_finished(&replies[i]))
+			continue;
+		sl_stat_flag(replies[i].conn->shard_slot, SL_SHARD_FENCED | SL_SHARD_DIRTY);
+		ereport(WARNING,
+				errmsg("transaction is committed, but shard \"%s\" has not confirmed it yet",
+					   replies[i].conn->shard),
+				errdetail_internal("%s", replies[i].failure->detail ? replies[i].failure->detail :
+								   replies[i].failure->message),
+				errhint("It is finished as soon as the shard can be reached. Until then statements that need this shard wait or fail."));
+	}
+}
+
+/* The router has not: neither do the shards. */
+void
+sl_twophase_roll_back(SlReply *replies, int count)
+{
+	make_commands(replies, count, "ROLLBACK PREPARED");
+	sl_broadcast_commands(replies, count, FINISH_MS);
+	for (int i = 0; i < count; i++)
+	{
+		if (!is_finished(&replies[i]))
+			sl_stat_flag(replies[i].conn->shard_slot, SL_SHARD_DIRTY);
+	}
+}

@@ -1,0 +1,54 @@
+/*
+ * txn_alone.c
+ *		Is the running statement all of its transaction?
+ *
+ * It is if it is what the client sent, alone: not in a transaction block, not in
+ * a function, and with nothing behind it that PostgreSQL would put into the same
+ * transaction.  A text with several statements makes a block of them.  With the
+ * extended protocol the transaction ends with the client's Sync, and a driver
+ * that sends several statements at a time sends it after the last; so Sync must
+ * be what the client sent next.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "tcop/dest.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "utils/portal.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "txn/txn.h"
+
+/* Is the next message of the client, which must be here already, Sync? */
+static bool
+next_is_sync(void)
+{
+	bool		result;
+
+	if (!sl_client_has_sent_more())
+		return false;
+	pq_startmsgread();
+	result = pq_peekbyte() == 'S';
+	pq_endmsgread();
+	return result;
+}
+
+/* A portal of the simple protocol is made without a cached plan. */
+static bool
+is_simple(const PortalData *portal)
+{
+	return portal->cplan == NULL && !portal->visible;
+}
+
+bool
+sl_txn_is_alone(const EState *estate)
+{
+	if (IsTransactionBlock() || IsSubTransaction() || MyProcPort == NULL ||
+		whereToSendOutput != DestRemote || ActivePortal == NULL ||
+		ActivePortal->queryDesc == NULL || ActivePortal->queryDesc->estate != estate)
+		return false;
+	return is_simple(ActivePortal) || next_is_sync();
+}

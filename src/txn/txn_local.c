@@ -1,0 +1,91 @@
+/*
+ * txn_local.c
+ *		Has this transaction changed anything on the router itself?
+ *
+ * If not, and one shard was written to, that shard's COMMIT is the commit of
+ * everything.  A transaction id alone does not mean that something was changed:
+ * nextval() takes one now and then, and a row lock does.  So the locks are
+ * looked at: whoever writes to a table keeps a lock on it until the end.
+ * Catalogs are the exception, but a change of these sends invalidations.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "commands/async.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/sinval.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+
+#include "base/base.h"
+#include "txn/txn.h"
+
+/* Locks that somebody takes who changes rows, or more. */
+static bool
+is_writing(LOCKMASK held)
+{
+	return (held >> RowExclusiveLock) != 0;
+}
+
+static bool
+holds_table_for_writing(void)
+{
+	LockData   *locks = GetLockStatusData();
+
+	for (int i = 0; i < locks->nelements; i++)
+	{
+		const LockInstanceData *lock = &locks->locks[i];
+
+		if (lock->pid == MyProcPid && lock->locktag.locktag_type == LOCKTAG_RELATION &&
+			is_writing(lock->holdMask) &&
+			get_rel_relkind((Oid) lock->locktag.locktag_field2) != RELKIND_SEQUENCE)
+			return true;
+	}
+	return false;
+}
+
+static bool
+changed_catalogs(void)
+{
+	SharedInvalidationMessage *messages;
+	bool		init_file;
+
+	return xactGetCommittedInvalidationMessages(&messages, &init_file) > 0;
+}
+
+/*
+ * NOTIFY is sent after the last moment at which an extension may fail.  The
+ * only one who tells whether some wait is the check of PREPARE TRANSACTION.
+ */
+static bool
+has_notifications(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool result = false;
+
+	PG_TRY();
+	{
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		result = true;
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/* Called before the commit, when nothing of the user's runs any more. */
+bool
+sl_txn_wrote_locally(void)
+{
+	if (XactIsoLevel == XACT_SERIALIZABLE || has_notifications())
+		return true;
+	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return false;
+	return changed_catalogs() || holds_table_for_writing();
+}

@@ -1,0 +1,218 @@
+/*
+ * launcher.c
+ *		Sees to it that what was left prepared on shards is finished.
+ *
+ * One launcher serves the server.  When it starts it has every database looked
+ * at once, and from then on, every shardlet.recovery_interval, those in which a
+ * shard is not known to be clean.  The work is done by a process that connects
+ * to the database, makes one pass and ends, so that nothing keeps a database
+ * from being dropped.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "map/map.h"
+#include "stat/stat.h"
+#include "txn/txn.h"
+#include "worker/worker.h"
+
+PGDLLEXPORT void shardlet_launcher_main(Datum arg);
+PGDLLEXPORT void shardlet_recovery_main(Datum arg);
+
+#define RESTART_SECONDS 5
+
+/* The launcher ---------------------------------------------------------------- */
+
+/* Databases that people can connect to; in the caller's context. */
+static List *
+all_databases(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	List	   *result = NIL;
+	Relation	relation;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	relation = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(relation, 0, NULL);
+	while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection)))
+	{
+		Form_pg_database database = (Form_pg_database) GETSTRUCT(tuple);
+		MemoryContext old_context;
+
+		if (!database->datallowconn || database->datistemplate)
+			continue;
+		old_context = MemoryContextSwitchTo(context);
+		result = lappend_oid(result, database->oid);
+		MemoryContextSwitchTo(old_context);
+	}
+	table_endscan(scan);
+	table_close(relation, AccessShareLock);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(context);
+	return result;
+}
+
+static void
+describe_worker(BackgroundWorker *worker, const char *function, const char *name)
+{
+	memset(worker, 0, sizeof(BackgroundWorker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	strlcpy(worker->bgw_library_name, SL_WRAPPER_NAME, sizeof(worker->bgw_library_name));
+	strlcpy(worker->bgw_function_name, function, sizeof(worker->bgw_function_name));
+	strlcpy(worker->bgw_name, name, BGW_MAXLEN);
+	strlcpy(worker->bgw_type, name, BGW_MAXLEN);
+}
+
+static BackgroundWorkerHandle *
+start_pass(Oid database)
+{
+	BackgroundWorker worker;
+	BackgroundWorkerHandle *handle;
+
+	describe_worker(&worker, "shardlet_recovery_main", "shardlet recovery");
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_main_arg = ObjectIdGetDatum(database);
+	worker.bgw_notify_pid = MyProcPid;
+	return RegisterDynamicBackgroundWorker(&worker, &handle) ? handle : NULL;
+}
+
+/* Has these databases looked at, and waits for it. */
+static void
+look_at_databases(List *databases)
+{
+	List	   *handles = NIL;
+	ListCell   *cell;
+
+	foreach(cell, databases)
+	{
+		BackgroundWorkerHandle *handle = start_pass(lfirst_oid(cell));
+
+		if (handle == NULL && handles != NIL)
+		{
+			/* No process is free: wait for one of ours. */
+			(void) WaitForBackgroundWorkerShutdown(llast(handles));
+			handle = start_pass(lfirst_oid(cell));
+		}
+		if (handle != NULL)
+			handles = lappend(handles, handle);
+	}
+	foreach(cell, handles)
+		(void) WaitForBackgroundWorkerShutdown(lfirst(cell));
+}
+
+/* Those of the databases with something to do that still exist. */
+static List *
+dirty_databases(void)
+{
+	Oid		   *found;
+	int			count = sl_stat_dirty_databases(&found);
+	List	   *existing;
+	List	   *result = NIL;
+
+	if (count == 0)
+		return NIL;
+	existing = all_databases();
+	for (int i = 0; i < count; i++)
+	{
+		if (list_member_oid(existing, found[i]))
+			result = lappend_oid(result, found[i]);
+		else
+			sl_stat_forget_database(found[i]);
+	}
+	return result;
+}
+
+void
+shardlet_launcher_main(Datum arg)
+{
+	MemoryContext context;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	context = AllocSetContextCreate(TopMemoryContext, "shardlet launcher", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(context);
+	look_at_databases(all_databases());
+	for (;;)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 sl_recovery_interval, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		MemoryContextReset(context);
+		look_at_databases(dirty_databases());
+	}
+}
+
+/* One pass over a database ------------------------------------------------------ */
+
+static void
+recover_database(Oid database)
+{
+	int			finished = 0;
+
+	if (!sl_catalog_is_installed())
+	{
+		sl_stat_forget_database(database);
+		return;
+	}
+	(void) sl_recover_all(&finished);
+	if (finished > 0)
+		ereport(LOG,
+				errmsg("finished %d prepared transactions on shards", finished));
+}
+
+void
+shardlet_recovery_main(Datum arg)
+{
+	Oid			database = DatumGetObjectId(arg);
+
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	recover_database(database);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+void
+sl_worker_init(void)
+{
+	BackgroundWorker worker;
+
+	if (!sl_preloaded())
+		return;
+	describe_worker(&worker, "shardlet_launcher_main", "shardlet launcher");
+	worker.bgw_restart_time = RESTART_SECONDS;
+	RegisterBackgroundWorker(&worker);
+}
