@@ -70,6 +70,15 @@ SELECT DISTINCT * FROM shardlet.query('m', $$SELECT 'ok'::other.mood, ROW(1, 'sa
 SELECT DISTINCT a FROM shardlet.query('m', $$SELECT 'ok'::other.mood$$) AS q(a text);
 SELECT a FROM shardlet.query('m', $$SELECT unnest(enum_range(NULL::other.mood)) AS a ORDER BY a DESC LIMIT 5$$) AS q(a other.mood);
 SELECT * FROM shardlet.query('m', $$SELECT 'ok'::other.mood$$, shards => '{s1}') AS q(a int);
+-- They are merged in their own order only.
+SELECT sum(rows) FROM (VALUES ('s1', 'ok'), ('s2', 'sad'), ('s3', 'happy')) v(shard, mood),
+	LATERAL shardlet.execute('m', 'CREATE TABLE feeling AS SELECT $1::other.mood AS m', ARRAY[mood], ARRAY[v.shard]::name[]);
+SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE feeling (m other.mood)', shards => '{s4}');
+SELECT string_agg(m::text, ' ') FROM shardlet.query('m', 'SELECT m FROM feeling ORDER BY m') AS q(m other.mood);
+SELECT m FROM shardlet.query('m', 'SELECT m FROM feeling ORDER BY m LIMIT 1') AS q(m other.mood);
+SELECT m FROM shardlet.query('m', 'SELECT m FROM feeling ORDER BY m LIMIT 1') AS q(m text);
+SELECT string_agg(m, ' ') FROM shardlet.query('m', 'SELECT m::text FROM feeling ORDER BY m::text') AS q(m text);
+SELECT string_agg(m, ' ' ORDER BY m) FROM shardlet.query('m', 'SELECT m FROM feeling') AS q(m text);
 
 -- Columns are compared before anything runs.
 SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE d (a int, b text)', shards => '{s1,s2}');
@@ -89,7 +98,7 @@ SELECT count(*) FROM shardlet.query('m', 'SELECT * FROM d', shards => '{s1,s2}')
 
 SET client_min_messages = warning;
 SELECT count(*) FROM shardlet.execute('m', 'DROP SCHEMA other CASCADE');
-SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE IF EXISTS d, filler');
+SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE IF EXISTS d, filler, feeling');
 SELECT count(shardlet.drop_map(map)) FROM shardlet.maps;
 DROP SCHEMA other CASCADE;
 DROP TABLE sample;

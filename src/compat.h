@@ -96,6 +96,13 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_client_has_sent_more() (pq_buffer_remaining_data() > 0)
 #endif
 
+/* 16 lets whoever parses names take errors softly. */
+#if PG_VERSION_NUM < 160000
+#define sl_split_name(name) stringToQualifiedNameList(name)
+#else
+#define sl_split_name(name) stringToQualifiedNameList(name, NULL)
+#endif
+
 /* 17 lets a message be flushed at once. */
 #if PG_VERSION_NUM < 170000
 #define sl_log_message(prefix, message, size) LogLogicalMessage(prefix, message, size, true)

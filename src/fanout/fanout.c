@@ -198,7 +198,8 @@ running_count(const SlFanout *fanout)
 	{
 		StreamState state = fanout->streams[i].state;
 
-		if (state == STREAM_OPENING || state == STREAM_PREPARING || state == STREAM_RUNNING)
+		if (state == STREAM_OPENING || state == STREAM_PREPARING || state == STREAM_ASKING ||
+			state == STREAM_RUNNING)
 			count++;
 	}
 	return count;
@@ -307,6 +308,30 @@ check_names(SlFanout *fanout)
 	renew_descriptions(fanout);
 }
 
+/* Asks the shards what their rows are ordered by, where that is not known. */
+static void
+ask_about_order(SlFanout *fanout)
+{
+	bool		any = true;
+
+	fanout->question = sl_merge_question(fanout);
+	while (any && fanout->question != NULL)
+	{
+		any = false;
+		for (int i = 0; i < fanout->stream_count; i++)
+		{
+			SlStream   *stream = &fanout->streams[i];
+
+			if (stream->state != STREAM_READY || stream->prepared->answer_count >= 0)
+				continue;
+			sl_stream_ask(stream, fanout->question);
+			check_failure(fanout, stream);
+			any = true;
+		}
+		describe_everywhere(fanout);
+	}
+}
+
 /* Snapshots that agree must be taken on all shards at a time. */
 static int
 most_at_a_time(const SlFanout *fanout)
@@ -353,7 +378,23 @@ adopt_new_columns(SlFanout *fanout)
 		if (fanout->streams[i].state != STREAM_FAILED)
 			sl_merge_open_stream(fanout, &fanout->streams[i]);
 	}
+	ask_about_order(fanout);
 	sl_merge_open(fanout);
+}
+
+/* One that was described anew is looked at again.  True if it may be sent. */
+static bool
+is_checked(SlFanout *fanout, SlStream *stream)
+{
+	if (stream->decoder != NULL)
+		return true;
+	if (fanout->question != NULL && stream->prepared->answer_count < 0)
+	{
+		sl_stream_ask(stream, fanout->question);
+		return false;
+	}
+	sl_merge_open_stream(fanout, stream);
+	return true;
 }
 
 /* Sends the statement to shards that have it described. */
@@ -373,9 +414,8 @@ sl_fanout_start_streams(SlFanout *fanout)
 
 		if (stream->state != STREAM_READY || is_held(fanout, stream))
 			continue;
-		if (stream->decoder == NULL)
-			sl_merge_open_stream(fanout, stream);
-		sl_stream_execute(stream);
+		if (is_checked(fanout, stream))
+			sl_stream_execute(stream);
 		running++;
 		sl_fanout_check(fanout, stream);
 	}
@@ -709,6 +749,7 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 		if (fanout->streams[i].state == STREAM_READY)
 			sl_merge_open_stream(fanout, &fanout->streams[i]);
 	}
+	ask_about_order(fanout);
 	sl_merge_open(fanout);
 	if (fanout->spec.is_consistent)
 		sl_consistent_start(fanout);

@@ -47,6 +47,7 @@ typedef struct SlText
 	const char *source;			/* as the caller wrote it */
 	char	   *sql;			/* as shards get it */
 	bool		is_write;
+	bool		writes_in_with; /* WITH has an INSERT, UPDATE or DELETE */
 	const char *whole;			/* why a shard's result is no part of the
 								 * whole, or NULL */
 	List	   *order;			/* of SlOrderItem */
@@ -64,6 +65,7 @@ pg_noreturn extern void sl_text_refuse(const char *detail, const char *hint);
 
 /* rewrite.c */
 extern void sl_text_rewrite(SlText *query, int param_count);
+extern char *sl_text_unordered(const SlText *query);
 extern int	sl_text_position(const SlText *query, int position);
 
 /* fanout.c */

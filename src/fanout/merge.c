@@ -9,11 +9,14 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "catalog/namespace.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/regproc.h"
 #include "utils/typcache.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "fanout/stream.h"
 
 /* Columns -------------------------------------------------------------------- */
@@ -99,6 +102,43 @@ check_same_columns(const SlFanout *fanout, const SlStream *stream)
 	}
 }
 
+/*
+ * For each item of ORDER BY two answers are asked for: the collation by which
+ * the shard sorts it, and, of a type that is not built in, the type's name.
+ * The protocol tells neither.
+ */
+#define ANSWERS_PER_ITEM 2
+
+static const char *
+answer(const SlPrepared *prepared, int index)
+{
+	return index < prepared->answer_count ? prepared->answers[index] : NULL;
+}
+
+/* All shards must order their rows by the same. */
+static void
+check_same_answers(const SlFanout *fanout, const SlStream *stream)
+{
+	for (int i = 0; i < fanout->model->answer_count; i++)
+	{
+		const char *a = answer(fanout->model, i);
+		const char *b = answer(stream->prepared, i);
+
+		if (a == b || (a != NULL && b != NULL && strcmp(a, b) == 0))
+			continue;
+		ereport(ERROR,
+				errcode(SL_ERR_DIFFERENT),
+				i % ANSWERS_PER_ITEM == 0 ?
+				errmsg("shards \"%s\" and \"%s\" order by different collations",
+					   fanout->model_shard, stream->shard_name) :
+				errmsg("shards \"%s\" and \"%s\" order by different types",
+					   fanout->model_shard, stream->shard_name),
+				errdetail("They are %s and %s.", a ? a : "none", b ? b : "none"),
+				i % ANSWERS_PER_ITEM == 0 ?
+				errhint("Write the collation into ORDER BY, such as COLLATE \"C\".") : 0);
+	}
+}
+
 /* Are these the same columns? */
 bool
 sl_merge_is_same(const SlPrepared *a, const SlPrepared *b)
@@ -137,6 +177,8 @@ sl_merge_open_stream(SlFanout *fanout, SlStream *stream)
 		fanout->model_shard = stream->shard_name;
 	}
 	check_same_columns(fanout, stream);
+	if (fanout->heap != NULL)
+		check_same_answers(fanout, stream);
 	stream->is_binary = sl_decode_is_binary(stream->prepared);
 	stream->decoder = sl_decoder_make(stream->prepared, stream->is_binary, fanout->spec.wanted,
 									  fanout->sources, stream->shard_name);
@@ -171,6 +213,115 @@ order_column(const SlFanout *fanout, const SlOrderItem *item)
 	return visible_count(fanout, prepared) + item->carried - 1;
 }
 
+static bool
+asks_for_type(const SlFanout *fanout, int column)
+{
+	return fanout->model->types[column] >= FirstNormalObjectId;
+}
+
+static void
+append_question(StringInfo list, const SlFanout *fanout, const SlOrderItem *item)
+{
+	int			column = order_column(fanout, item);
+	bool		asks_type = asks_for_type(fanout, column);
+
+	/* A type of the shard's own need not have a collation; asking then fails. */
+	if (OidIsValid(item->collation) ||
+		(!asks_type && !type_is_collatable(fanout->model->types[column])))
+		appendStringInfoString(list, "NULL");
+	else if (asks_type)
+		appendStringInfo(list, "CASE WHEN (SELECT t.typcollation OPERATOR(pg_catalog.<>) 0::pg_catalog.oid"
+						 " FROM pg_catalog.pg_type t WHERE t.oid OPERATOR(pg_catalog.=) pg_catalog.pg_typeof(q.c%d))"
+						 " THEN pg_catalog.pg_collation_for(q.c%d) END", column, column);
+	else
+		appendStringInfo(list, "pg_catalog.pg_collation_for(q.c%d)", column);
+	if (asks_type)
+		appendStringInfo(list, ", pg_catalog.pg_typeof(q.c%d)::pg_catalog.text", column);
+	else
+		appendStringInfoString(list, ", NULL");
+}
+
+static bool
+needs_question(const SlFanout *fanout)
+{
+	ListCell   *cell;
+
+	foreach(cell, fanout->spec.text->order)
+	{
+		const SlOrderItem *item = lfirst(cell);
+		int			column = order_column(fanout, item);
+
+		if (asks_for_type(fanout, column) ||
+			(!OidIsValid(item->collation) && type_is_collatable(fanout->model->types[column])))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What to ask the shards about the order of their rows, or NULL.  The statement
+ * is planned there, up to ORDER BY, and does not run.
+ */
+char *
+sl_merge_question(const SlFanout *fanout)
+{
+	const SlText *query = fanout->spec.text;
+	StringInfoData sql;
+	ListCell   *cell;
+
+	if (!fanout->spec.merge || fanout->model == NULL || !needs_question(fanout))
+		return NULL;
+	if (query->writes_in_with)
+		sl_text_refuse("It writes in WITH, and orders by a type whose order the shards cannot be asked about.",
+					   "Write the collation into ORDER BY, such as COLLATE \"C\", or leave ORDER BY out.");
+	initStringInfo(&sql);
+	foreach(cell, query->order)
+	{
+		appendStringInfoString(&sql, sql.len == 0 ? "SELECT " : ", ");
+		append_question(&sql, fanout, lfirst(cell));
+	}
+	appendStringInfo(&sql, " FROM (SELECT) AS d LEFT JOIN (%s\n) AS q(", sl_text_unordered(query));
+	for (int i = 0; i < fanout->model->column_count; i++)
+		appendStringInfo(&sql, "%sc%d", i == 0 ? "" : ", ", i);
+	appendStringInfoString(&sql, ") ON false");
+	return sql.data;
+}
+
+/* The collation by which the shards sort an item. */
+static Oid
+find_collation(const SlFanout *fanout, const SlOrderItem *item, const char *name, Oid type)
+{
+	Oid			collation;
+
+	if (OidIsValid(item->collation) || name == NULL)
+		return OidIsValid(item->collation) ? item->collation : get_typcollation(type);
+	collation = get_collation_oid(sl_split_name(name), true);
+	if (!OidIsValid(collation))
+		ereport(ERROR,
+				errcode(SL_ERR_DIFFERENT),
+				errmsg("shard \"%s\" orders by collation %s, which does not exist here",
+					   fanout->model_shard, name),
+				errhint("Write another collation into ORDER BY, such as COLLATE \"C\", or create it."));
+	return collation;
+}
+
+/*
+ * A type of the shards' own is read as the type that the caller wants.  Its
+ * order is known here only if that is the same type.
+ */
+static void
+check_order_type(const char *name, Oid type)
+{
+	if (name == NULL || strcmp(name, format_type_be(type)) == 0)
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("rows cannot be merged by a column of type %s that is wanted as %s",
+				   name, format_type_be(type)),
+			errdetail("The two may be ordered in different ways."),
+			errhint("Cast it in the text and order by that, or have %s in the column list.", name));
+}
+
 /* The types in which rows are compared; all streams have the same. */
 static TupleDesc
 wire_descriptor(const SlFanout *fanout)
@@ -184,14 +335,16 @@ wire_descriptor(const SlFanout *fanout)
 }
 
 static void
-make_key(SlFanout *fanout, const SlOrderItem *item, MergeKey *key)
+make_key(SlFanout *fanout, int index, MergeKey *key)
 {
+	const SlOrderItem *item = list_nth(fanout->spec.text->order, index);
 	TupleDesc	descriptor = wire_descriptor(fanout);
 	Oid			type;
 	TypeCacheEntry *entry;
 
 	key->column = order_column(fanout, item);
 	type = TupleDescAttr(descriptor, key->column)->atttypid;
+	check_order_type(answer(fanout->model, index * ANSWERS_PER_ITEM + 1), type);
 	entry = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
 	if (!OidIsValid(entry->lt_opr) || !OidIsValid(entry->gt_opr))
 		ereport(ERROR,
@@ -199,7 +352,9 @@ make_key(SlFanout *fanout, const SlOrderItem *item, MergeKey *key)
 				errmsg("rows cannot be merged by a column of type %s", format_type_be(type)),
 				errdetail("The type has no order."));
 	key->sort.ssup_cxt = fanout->context;
-	key->sort.ssup_collation = OidIsValid(item->collation) ? item->collation : get_typcollation(type);
+	key->sort.ssup_collation = find_collation(fanout, item,
+											  answer(fanout->model, index * ANSWERS_PER_ITEM),
+											  type);
 	key->sort.ssup_nulls_first = item->nulls_first;
 	key->sort.abbreviate = false;
 	PrepareSortSupportFromOrderingOp(item->descending ? entry->gt_opr : entry->lt_opr,
@@ -236,14 +391,17 @@ compare_streams(Datum a, Datum b, void *arg)
 void
 sl_merge_open(SlFanout *fanout)
 {
-	ListCell   *cell;
-
 	if (!fanout->spec.merge || fanout->model == NULL)
 		return;
-	fanout->key_count = 0;
-	fanout->keys = palloc0(sizeof(MergeKey) * Max(list_length(fanout->spec.text->order), 1));
-	foreach(cell, fanout->spec.text->order)
-		make_key(fanout, lfirst(cell), &fanout->keys[fanout->key_count++]);
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		if (fanout->streams[i].state == STREAM_READY)
+			check_same_answers(fanout, &fanout->streams[i]);
+	}
+	fanout->key_count = list_length(fanout->spec.text->order);
+	fanout->keys = palloc0(sizeof(MergeKey) * Max(fanout->key_count, 1));
+	for (int i = 0; i < fanout->key_count; i++)
+		make_key(fanout, i, &fanout->keys[i]);
 	fanout->heap = binaryheap_allocate(fanout->stream_count, compare_streams, fanout);
 }
 

@@ -461,6 +461,31 @@ check_layout(const Layout *layout, const SlText *query)
 }
 
 /*
+ * Returns the text up to ORDER BY, with the columns that are carried along.  It
+ * can stand in FROM.
+ */
+char *
+sl_text_unordered(const SlText *query)
+{
+	Layout		layout = find_layout(query->source);
+	int			start = layout.tokens.items[0].start;
+	int			at;
+
+	check_layout(&layout, query);
+	if (layout.order < 0)
+		sl_text_refuse("ORDER BY is in parentheses.", "Leave out the outer parentheses.");
+	at = layout.tokens.items[layout.order].start;
+	if (query->carried_count > 0)
+	{
+		Edit		edit = carry_columns(&layout, query);
+
+		return psprintf("%.*s%s%.*s", edit.start - start, query->source + start,
+						edit.replacement, at - edit.end, query->source + edit.end);
+	}
+	return pnstrdup(query->source + start, at - start);
+}
+
+/*
  * Makes the text that shards get when rows are merged and LIMIT and OFFSET hold
  * for all shards together.  The caller has so many parameters of its own.
  */

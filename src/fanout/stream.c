@@ -190,6 +190,28 @@ take_description(SlStream *stream, const SlPrepared *prepared)
 	sl_stream_release(stream);
 }
 
+/*
+ * Sends something that tells about the statement and does nothing.  If the
+ * shard is in the session's transaction, a failure must not harm that.
+ */
+static void
+begin_telling(SlConn *conn, SlTxnUse *use)
+{
+	if (!sl_session_is_current(conn))
+		sl_session_send(conn);
+	if (conn->txn.level > 0)
+		sl_txn_join(conn, use);
+}
+
+static void
+end_telling(SlConn *conn, const SlTxnUse *use)
+{
+	if (!conn->txn.has_part)
+		return;
+	sl_txn_end_statement(conn, use);
+	sl_flight_sync(conn);
+}
+
 /* The connection is open: is the statement known there? */
 static void
 send_prepare(SlStream *stream)
@@ -205,18 +227,11 @@ send_prepare(SlStream *stream)
 		take_description(stream, prepared);
 		return;
 	}
-	if (!sl_session_is_current(conn))
-		sl_session_send(conn);
 	stream->generation = conn->generation;
-	if (conn->txn.level > 0)
-		sl_txn_join(conn, &describing);
+	begin_telling(conn, &describing);
 	(void) sl_flight_prepare(conn, stream->spec->sql, stream->spec->param_count,
 							 stream->spec->param_types);
-	if (conn->txn.has_part)
-	{
-		sl_txn_end_statement(conn, &describing);
-		sl_flight_sync(conn);
-	}
+	end_telling(conn, &describing);
 	stream->state = STREAM_PREPARING;
 }
 
@@ -245,6 +260,18 @@ step_opening(SlStream *stream)
 		fail(stream, failure);
 }
 
+/* The answer to the question, for this statement and for later ones. */
+static void
+take_answers(SlStream *stream, const PGresult *result)
+{
+	SlPrepared *known = sl_flight_find(stream->conn, stream->spec->sql);
+
+	if (known != NULL)
+		sl_flight_keep_answers(known, result, stream->conn->context);
+	sl_flight_keep_answers(stream->prepared, result, stream->context);
+}
+
+/* Takes in what has come of a description, or of an answer. */
 static void
 step_preparing(SlStream *stream)
 {
@@ -261,6 +288,8 @@ step_preparing(SlStream *stream)
 		PGresult   *result;
 
 		event = sl_flight_next(stream->conn, &result, &failure);
+		if (event == SL_EVENT_ROWS)
+			take_answers(stream, result);
 		if (result != NULL)
 			PQclear(result);
 		if (event == SL_EVENT_FAILED && stream->failure == NULL)
@@ -275,6 +304,12 @@ step_preparing(SlStream *stream)
 	stream->failure = NULL;
 	if (failure != NULL)
 		fail_or_retry(stream, failure);
+	else if (stream->state == STREAM_ASKING)
+	{
+		stream->state = STREAM_READY;
+		sl_txn_settle(stream->conn);
+		sl_stream_release(stream);
+	}
 	else
 		take_description(stream, sl_flight_find(stream->conn, stream->spec->sql));
 }
@@ -286,6 +321,30 @@ sl_stream_describe_again(SlStream *stream)
 	if (stream->conn->owner == NULL)
 		forget_prepared(stream);
 	stream->state = STREAM_QUEUED;
+}
+
+/* Asks a question about a statement that has been described. */
+void
+sl_stream_ask(SlStream *stream, const char *question)
+{
+	const SlFanoutSpec *spec = stream->spec;
+	SlTxnUse	asking = {.is_alone = true,.is_part = true,.statement = stream->use.statement};
+
+	if (!acquire(stream))
+		return;
+	if (stream->conn->state != SL_CONN_OPEN)
+	{
+		/* It was closed meanwhile: everything from the beginning. */
+		stream->was_open = false;
+		stream->state = STREAM_OPENING;
+		return;
+	}
+	begin_telling(stream->conn, &asking);
+	sl_flight_ask(stream->conn, question, spec->own_param_count, spec->param_types, spec->params);
+	if (!stream->conn->txn.has_part)
+		sl_flight_sync(stream->conn);
+	end_telling(stream->conn, &asking);
+	stream->state = STREAM_ASKING;
 }
 
 /* Sends the statement, which has been described. */
@@ -382,6 +441,7 @@ sl_stream_step(SlStream *stream)
 			step_opening(stream);
 			break;
 		case STREAM_PREPARING:
+		case STREAM_ASKING:
 			step_preparing(stream);
 			break;
 		case STREAM_RUNNING:
@@ -403,7 +463,7 @@ bool
 sl_stream_needs_wait(const SlStream *stream)
 {
 	return stream->state == STREAM_OPENING || stream->state == STREAM_PREPARING ||
-		(stream->state == STREAM_RUNNING && stream->result == NULL);
+		stream->state == STREAM_ASKING || (stream->state == STREAM_RUNNING && stream->result == NULL);
 }
 
 /* The shard took too long: to be connected to, or with its part. */

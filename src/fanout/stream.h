@@ -19,6 +19,7 @@ typedef enum StreamState
 	STREAM_QUEUED,				/* waits for its turn to connect */
 	STREAM_OPENING,				/* connecting */
 	STREAM_PREPARING,			/* the statement is being described */
+	STREAM_ASKING,				/* it is asked about its order */
 	STREAM_READY,				/* described; not sent */
 	STREAM_RUNNING,				/* rows are coming */
 	STREAM_FINISHED,
@@ -40,7 +41,7 @@ typedef struct SlStream
 	StreamState state;
 	SlConn	   *conn;
 	uint64		generation;		/* of the connection, when it was prepared on */
-	const SlPrepared *prepared; /* a copy: the connection may forget its own */
+	SlPrepared *prepared;		/* a copy: the connection may forget its own */
 	bool		is_binary;		/* how its rows come */
 	bool		was_prepared;	/* by an earlier statement */
 	bool		was_open;		/* the connection, by an earlier statement */
@@ -85,6 +86,7 @@ struct SlFanout
 	int		   *sources;		/* of the wanted columns */
 	const SlPrepared *model;	/* the description that others must equal */
 	const char *model_shard;
+	char	   *question;		/* about the order of rows, or NULL */
 	MergeKey   *keys;
 	int			key_count;
 	binaryheap *heap;			/* streams with a row at hand, when merging */
@@ -106,6 +108,7 @@ extern void sl_stream_begin(SlStream *stream);
 extern void sl_stream_recover(SlStream *stream);
 extern void sl_stream_step(SlStream *stream);
 extern void sl_stream_describe_again(SlStream *stream);
+extern void sl_stream_ask(SlStream *stream, const char *question);
 extern void sl_stream_execute(SlStream *stream);
 extern bool sl_stream_take_row(SlStream *stream);
 extern void sl_stream_spill(SlStream *stream);
@@ -132,6 +135,7 @@ extern void sl_merge_assign_sources(SlFanout *fanout);
 extern bool sl_merge_is_wanted(const SlFanout *fanout, const SlStream *stream);
 extern bool sl_merge_is_same(const SlPrepared *a, const SlPrepared *b);
 extern void sl_merge_open_stream(SlFanout *fanout, SlStream *stream);
+extern char *sl_merge_question(const SlFanout *fanout);
 extern void sl_merge_open(SlFanout *fanout);
 extern void sl_merge_check_order(const SlFanout *fanout, const SlStream *stream);
 

@@ -107,13 +107,12 @@ why_whole(const SelectStmt *select, bool in_set)
 	}
 }
 
+/* Does WITH change something?  That is possible at the top only. */
 static bool
-modifies(const SelectStmt *select)
+writes_in_with(const SelectStmt *select)
 {
 	ListCell   *cell;
 
-	if (select->lockingClause != NIL)
-		return true;
 	if (select->withClause == NULL)
 		return false;
 	foreach(cell, select->withClause->ctes)
@@ -128,7 +127,7 @@ modifies(const SelectStmt *select)
 
 /* What stands for a number: a constant, rounded as PostgreSQL rounds it. */
 static int64
-limit_constant(const A_Const *constant, const char *what)
+limit_constant(A_Const *constant, const char *what)
 {
 	Datum		number;
 
@@ -322,7 +321,8 @@ parse_select(SlText *query, SelectStmt *select)
 
 	if (select->intoClause != NULL)
 		sl_text_refuse("SELECT INTO makes a table.", "Use shardlet.execute().");
-	query->is_write = modifies(select);
+	query->writes_in_with = writes_in_with(select);
+	query->is_write = query->writes_in_with || select->lockingClause != NIL;
 	query->whole = why_whole(select, false);
 	foreach(cell, select->sortClause)
 		query->order = lappend(query->order, read_order_item(query, select, targets, lfirst(cell)));

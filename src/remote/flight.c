@@ -107,6 +107,16 @@ sl_flight_query(SlConn *conn, const char *sql, int param_count, const char *cons
 	expect(conn, SL_EXPECT_ROWS);
 }
 
+/* The same with types of the parameters; 0 is unknown. */
+void
+sl_flight_ask(SlConn *conn, const char *sql, int param_count, const Oid *types,
+			  const char *const *params)
+{
+	if (!PQsendQueryParams(conn->pg, sql, param_count, types, params, NULL, NULL, 0))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_ROWS);
+}
+
 /*
  * Sends a query that takes the transaction's snapshot, and makes the shard
  * answer it before it goes on with what follows.
@@ -191,6 +201,16 @@ sl_flight_find(SlConn *conn, const char *sql)
 	return prepared;
 }
 
+static char **
+copy_strings(char **strings, int count)
+{
+	char	  **copy = palloc0(sizeof(char *) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+		copy[i] = strings[i] != NULL ? pstrdup(strings[i]) : NULL;
+	return copy;
+}
+
 /*
  * Copies a described statement into the current memory context, for whoever
  * needs its columns longer than until the next statement on the connection.
@@ -205,28 +225,54 @@ sl_flight_copy(const SlPrepared *prepared)
 	copy->sql = NULL;
 	copy->types = palloc(sizeof(Oid) * Max(count, 1));
 	copy->typmods = palloc(sizeof(int) * Max(count, 1));
-	copy->names = palloc(sizeof(char *) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 	{
 		copy->types[i] = prepared->types[i];
 		copy->typmods[i] = prepared->typmods[i];
-		copy->names[i] = pstrdup(prepared->names[i]);
 	}
+	copy->names = copy_strings(prepared->names, count);
+	copy->answers = copy_strings(prepared->answers, prepared->answer_count);
 	return copy;
+}
+
+/* Keeps a row that tells more about a statement. */
+void
+sl_flight_keep_answers(SlPrepared *prepared, const PGresult *result, MemoryContext context)
+{
+	int			count = PQnfields(result);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+
+	prepared->answers = palloc0(sizeof(char *) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		prepared->answers[i] = PQgetisnull(result, 0, i) ? NULL : pstrdup(PQgetvalue(result, 0, i));
+	prepared->answer_count = count;
+	MemoryContextSwitchTo(old_context);
+}
+
+static void
+free_strings(char **strings, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (strings[i] != NULL)
+			pfree(strings[i]);
+	}
+	pfree(strings);
 }
 
 static void
 free_description(SlPrepared *prepared)
 {
-	for (int i = 0; prepared->is_described && i < prepared->column_count; i++)
-		pfree(prepared->names[i]);
 	if (prepared->is_described)
 	{
-		pfree(prepared->names);
+		free_strings(prepared->names, prepared->column_count);
 		pfree(prepared->types);
 		pfree(prepared->typmods);
 	}
+	if (prepared->answer_count >= 0)
+		free_strings(prepared->answers, prepared->answer_count);
 	prepared->is_described = false;
+	prepared->answer_count = -1;
 }
 
 /* Forgets a prepared statement, on the shard too if that listens. */
@@ -305,6 +351,7 @@ sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *type
 		prepared = hash_search(conn->prepared, &hash, HASH_ENTER, &found);
 	}
 	memset((char *) prepared + sizeof(uint64), 0, sizeof(SlPrepared) - sizeof(uint64));
+	prepared->answer_count = -1;
 	prepared->sql = MemoryContextStrdup(conn->context, sql);
 	prepared->last_use = ++conn->prepare_counter;
 	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",

@@ -101,6 +101,9 @@ typedef struct SlPrepared
 	Oid		   *types;
 	int		   *typmods;
 	char	  **names;
+	int			answer_count;	/* what the shard said about its order, see
+								 * fanout/merge.c; -1: was not asked */
+	char	  **answers;
 	uint64		last_use;
 } SlPrepared;
 
@@ -294,6 +297,10 @@ extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, int type_cou
 									 const Oid *types);
 extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql);
 extern SlPrepared *sl_flight_copy(const SlPrepared *prepared);
+extern void sl_flight_ask(SlConn *conn, const char *sql, int param_count, const Oid *types,
+						  const char *const *params);
+extern void sl_flight_keep_answers(SlPrepared *prepared, const PGresult *result,
+								   MemoryContext context);
 extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
 							  const char *const *params, bool binary);
 extern void sl_flight_mark(SlConn *conn);
