@@ -77,15 +77,15 @@ sl_commit_with_statement(SlFanout *fanout)
 {
 	SlStream   *stream = &fanout->streams[0];
 
-	sl_fanout_start_streams(fanout);
+	sl_fanout_start(fanout);
 	while (sl_stream_is_live(stream) && stream->state != STREAM_RUNNING)
 	{
-		sl_fanout_wait(fanout);
-		sl_fanout_start_streams(fanout);
+		sl_fanout_wait_for_some(fanout);
+		sl_fanout_start(fanout);
 	}
 	if (!sl_stream_is_live(stream))
 	{
-		sl_fanout_check(fanout, stream);
+		sl_fanout_check_failure(fanout, stream);
 		return;
 	}
 	HOLD_INTERRUPTS();
@@ -100,5 +100,5 @@ sl_commit_with_statement(SlFanout *fanout)
 	/* The shard's answer counts, not a cancel that came too late. */
 	if (stream->state == STREAM_FINISHED)
 		QueryCancelPending = false;
-	sl_fanout_check(fanout, stream);
+	sl_fanout_check_failure(fanout, stream);
 }

@@ -46,7 +46,7 @@ hold_fence(SlFanout *fanout)
 
 			if (stream->state == STREAM_READY)
 				sl_stream_recover(stream);
-			sl_fanout_check(fanout, stream);
+			sl_fanout_check_failure(fanout, stream);
 		}
 		sl_fence_hold();
 	}
@@ -64,7 +64,7 @@ sl_consistent_start(SlFanout *fanout)
 		int			count = 0;
 
 		CHECK_FOR_INTERRUPTS();
-		sl_fanout_start_streams(fanout);
+		sl_fanout_start(fanout);
 		waits = false;
 		for (int i = 0; i < fanout->stream_count; i++)
 		{
@@ -75,9 +75,9 @@ sl_consistent_start(SlFanout *fanout)
 				sl_fanout_add_item(fanout, &count, stream);
 		}
 		if (count > 0)
-			sl_fanout_wait_for(fanout, count);
+			sl_fanout_wait(fanout, count);
 		else if (waits)
-			sl_fanout_wait(fanout);
+			sl_fanout_wait_for_some(fanout);
 	}
 	sl_fence_release();
 }

@@ -37,12 +37,6 @@ static dlist_head fanouts = DLIST_STATIC_INIT(fanouts);
 /* Names of shards that the last statement did without; in TopMemoryContext. */
 static List *missing = NIL;
 
-bool
-sl_stream_is_live(const SlStream *stream)
-{
-	return stream->state != STREAM_FINISHED && stream->state != STREAM_FAILED;
-}
-
 /* Has this shard's statement been sent, or is it over? */
 static bool
 is_started(const SlStream *stream)
@@ -109,7 +103,7 @@ handle_failure(SlFanout *fanout, SlStream *stream)
 
 /* Looks at a stream that was let go on. */
 void
-sl_fanout_check(SlFanout *fanout, SlStream *stream)
+sl_fanout_check_failure(SlFanout *fanout, SlStream *stream)
 {
 	if (stream->state == STREAM_FAILED && stream->failure != NULL)
 		handle_failure(fanout, stream);
@@ -139,12 +133,12 @@ check_deadline(SlFanout *fanout, SlStream *stream, TimestampTz now)
 		return;
 	sl_wait_forget(&fanout->wait_cache);
 	sl_stream_time_out(stream);
-	sl_fanout_check(fanout, stream);
+	sl_fanout_check_failure(fanout, stream);
 }
 
 /* Waits for one of the collected streams, and lets each go on that can. */
 void
-sl_fanout_wait_for(SlFanout *fanout, int count)
+sl_fanout_wait(SlFanout *fanout, int count)
 {
 	TimestampTz started = GetCurrentTimestamp();
 	TimestampTz deadline = DT_NOEND;
@@ -176,7 +170,7 @@ sl_fanout_wait_for(SlFanout *fanout, int count)
 			check_deadline(fanout, stream, now);
 		if (stream->conn == NULL || stream->conn->state == SL_CONN_CLOSED)
 			sl_wait_forget(&fanout->wait_cache);
-		sl_fanout_check(fanout, stream);
+		sl_fanout_check_failure(fanout, stream);
 	}
 }
 
@@ -189,8 +183,8 @@ sl_fanout_add_item(SlFanout *fanout, int *count, SlStream *stream)
 	fanout->item_streams[(*count)++] = stream;
 }
 
-static int
-running_count(const SlFanout *fanout)
+int
+sl_fanout_running_count(const SlFanout *fanout)
 {
 	int			count = 0;
 
@@ -205,132 +199,7 @@ running_count(const SlFanout *fanout)
 	return count;
 }
 
-/* Finding out what comes ------------------------------------------------------ */
-
-/* Connects everywhere and has the statement described. */
-static void
-describe_everywhere(SlFanout *fanout)
-{
-	for (;;)
-	{
-		int			count = 0;
-
-		CHECK_FOR_INTERRUPTS();
-		for (int i = 0; i < fanout->stream_count; i++)
-		{
-			SlStream   *stream = &fanout->streams[i];
-
-			if (stream->state == STREAM_QUEUED && running_count(fanout) < sl_max_parallel_shards)
-			{
-				sl_stream_begin(stream);
-				sl_fanout_check(fanout, stream);
-			}
-			if (sl_stream_needs_wait(stream))
-				sl_fanout_add_item(fanout, &count, stream);
-		}
-		if (count == 0)
-			break;
-		sl_fanout_wait_for(fanout, count);
-	}
-}
-
-/* Do the descriptions fit each other, and what the caller wants? */
-static bool
-all_fit(const SlFanout *fanout)
-{
-	const SlPrepared *first = NULL;
-
-	for (int i = 0; i < fanout->stream_count; i++)
-	{
-		const SlStream *stream = &fanout->streams[i];
-
-		if (stream->state != STREAM_READY)
-			continue;
-		if (first == NULL)
-			first = stream->prepared;
-		if (!sl_merge_is_same(first, stream->prepared) || !sl_merge_is_wanted(fanout, stream))
-			return false;
-	}
-	return true;
-}
-
-/*
- * A table may have changed since the statement was prepared: if something does
- * not fit, old descriptions are asked for anew.
- */
-static void
-renew_descriptions(SlFanout *fanout)
-{
-	if (all_fit(fanout))
-		return;
-	for (int i = 0; i < fanout->stream_count; i++)
-	{
-		SlStream   *stream = &fanout->streams[i];
-
-		if (stream->state == STREAM_READY && stream->was_prepared)
-			sl_stream_describe_again(stream);
-	}
-	describe_everywhere(fanout);
-}
-
-/* The first one that has been described, or NULL. */
-static SlStream *
-first_ready(const SlFanout *fanout)
-{
-	for (int i = 0; i < fanout->stream_count; i++)
-	{
-		if (fanout->streams[i].state == STREAM_READY)
-			return &fanout->streams[i];
-	}
-	return NULL;
-}
-
-/*
- * ORDER BY may name a column of the result or of a table, and with SELECT * that
- * shows only now.  If it is a table's, the statement is another one.
- */
-static void
-check_names(SlFanout *fanout)
-{
-	const SlStream *first = first_ready(fanout);
-
-	if (!fanout->spec.merge || first == NULL ||
-		!sl_text_correct_guesses(fanout->spec.text, first->prepared))
-		return;
-	sl_text_rewrite(fanout->spec.text, fanout->spec.own_param_count);
-	fanout->spec.sql = fanout->spec.text->sql;
-	for (int i = 0; i < fanout->stream_count; i++)
-	{
-		if (fanout->streams[i].state == STREAM_READY)
-			fanout->streams[i].state = STREAM_QUEUED;
-	}
-	describe_everywhere(fanout);
-	renew_descriptions(fanout);
-}
-
-/* Asks the shards what their rows are ordered by, where that is not known. */
-static void
-ask_about_order(SlFanout *fanout)
-{
-	bool		any = true;
-
-	fanout->question = sl_merge_question(fanout);
-	while (any && fanout->question != NULL)
-	{
-		any = false;
-		for (int i = 0; i < fanout->stream_count; i++)
-		{
-			SlStream   *stream = &fanout->streams[i];
-
-			if (stream->state != STREAM_READY || stream->prepared->answer_count >= 0)
-				continue;
-			sl_stream_ask(stream, fanout->question);
-			check_failure(fanout, stream);
-			any = true;
-		}
-		describe_everywhere(fanout);
-	}
-}
+/* Starting -------------------------------------------------------------------- */
 
 /* Snapshots that agree must be taken on all shards at a time. */
 static int
@@ -378,7 +247,7 @@ adopt_new_columns(SlFanout *fanout)
 		if (fanout->streams[i].state != STREAM_FAILED)
 			sl_merge_open_stream(fanout, &fanout->streams[i]);
 	}
-	ask_about_order(fanout);
+	sl_describe_order(fanout);
 	sl_merge_open(fanout);
 }
 
@@ -399,7 +268,7 @@ is_checked(SlFanout *fanout, SlStream *stream)
 
 /* Sends the statement to shards that have it described. */
 void
-sl_fanout_start_streams(SlFanout *fanout)
+sl_fanout_start(SlFanout *fanout)
 {
 	int			running;
 
@@ -407,7 +276,7 @@ sl_fanout_start_streams(SlFanout *fanout)
 	if (fanout->all_started)
 		return;
 	adopt_new_columns(fanout);
-	running = running_count(fanout);
+	running = sl_fanout_running_count(fanout);
 	for (int i = 0; i < fanout->stream_count && running < most_at_a_time(fanout); i++)
 	{
 		SlStream   *stream = &fanout->streams[i];
@@ -417,7 +286,7 @@ sl_fanout_start_streams(SlFanout *fanout)
 		if (is_checked(fanout, stream))
 			sl_stream_execute(stream);
 		running++;
-		sl_fanout_check(fanout, stream);
+		sl_fanout_check_failure(fanout, stream);
 	}
 	fanout->all_started = true;
 	for (int i = 0; i < fanout->stream_count; i++)
@@ -427,7 +296,7 @@ sl_fanout_start_streams(SlFanout *fanout)
 /* Rows ----------------------------------------------------------------------- */
 
 void
-sl_fanout_wait(SlFanout *fanout)
+sl_fanout_wait_for_some(SlFanout *fanout)
 {
 	int			count = 0;
 
@@ -437,7 +306,7 @@ sl_fanout_wait(SlFanout *fanout)
 			sl_fanout_add_item(fanout, &count, &fanout->streams[i]);
 	}
 	if (count > 0)
-		sl_fanout_wait_for(fanout, count);
+		sl_fanout_wait(fanout, count);
 }
 
 /* Not merging: a row of whichever stream has one. */
@@ -449,7 +318,7 @@ next_unordered(SlFanout *fanout)
 		bool		any = false;
 
 		CHECK_FOR_INTERRUPTS();
-		sl_fanout_start_streams(fanout);
+		sl_fanout_start(fanout);
 		for (int i = 0; i < fanout->stream_count; i++)
 		{
 			int			index = (fanout->next_stream + i) % fanout->stream_count;
@@ -461,12 +330,12 @@ next_unordered(SlFanout *fanout)
 				fanout->next_stream = index;
 				return stream;
 			}
-			sl_fanout_check(fanout, stream);
+			sl_fanout_check_failure(fanout, stream);
 			any = any || sl_stream_is_live(stream);
 		}
 		if (!any)
 			return NULL;
-		sl_fanout_wait(fanout);
+		sl_fanout_wait_for_some(fanout);
 	}
 }
 
@@ -476,17 +345,17 @@ advance_merge(SlFanout *fanout, SlStream *stream)
 {
 	while (!sl_stream_take_row(stream))
 	{
-		sl_fanout_check(fanout, stream);
+		sl_fanout_check_failure(fanout, stream);
 		if (!sl_stream_is_live(stream))
 			return;
 		if (stream->state == STREAM_READY)
-			sl_fanout_start_streams(fanout);
+			sl_fanout_start(fanout);
 		if (sl_stream_needs_wait(stream))
 		{
 			int			count = 0;
 
 			sl_fanout_add_item(fanout, &count, stream);
-			sl_fanout_wait_for(fanout, count);
+			sl_fanout_wait(fanout, count);
 		}
 	}
 	sl_merge_check_order(fanout, stream);
@@ -504,7 +373,7 @@ fill_heap(SlFanout *fanout)
 		bool		all_ready = true;
 
 		CHECK_FOR_INTERRUPTS();
-		sl_fanout_start_streams(fanout);
+		sl_fanout_start(fanout);
 		for (int i = 0; i < fanout->stream_count; i++)
 			all_started = all_started && is_started(&fanout->streams[i]);
 		for (int i = 0; i < fanout->stream_count; i++)
@@ -514,12 +383,12 @@ fill_heap(SlFanout *fanout)
 			/* Those that may not run yet need the place of those that do. */
 			if (!all_started && stream->state == STREAM_RUNNING)
 				sl_stream_spill(stream);
-			sl_fanout_check(fanout, stream);
+			sl_fanout_check_failure(fanout, stream);
 			all_ready = all_ready && (!sl_stream_is_live(stream) || stream->result != NULL);
 		}
 		if (all_started && all_ready)
 			break;
-		sl_fanout_wait(fanout);
+		sl_fanout_wait_for_some(fanout);
 	}
 	for (int i = 0; i < fanout->stream_count; i++)
 	{
@@ -741,15 +610,13 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 	fanout->callback.func = forget_fanout;
 	fanout->callback.arg = fanout;
 	MemoryContextRegisterResetCallback(context, &fanout->callback);
-	describe_everywhere(fanout);
-	renew_descriptions(fanout);
-	check_names(fanout);
+	sl_describe(fanout);
 	for (int i = 0; i < fanout->stream_count; i++)
 	{
 		if (fanout->streams[i].state == STREAM_READY)
 			sl_merge_open_stream(fanout, &fanout->streams[i]);
 	}
-	ask_about_order(fanout);
+	sl_describe_order(fanout);
 	sl_merge_open(fanout);
 	if (fanout->spec.is_consistent)
 		sl_consistent_start(fanout);

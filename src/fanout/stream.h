@@ -1,7 +1,6 @@
 /*
  * stream.h
- *		A fan-out and its streams, one for each shard; private to fanout.c,
- *		merge.c and stream.c.
+ *		A fan-out and its streams, one for each shard; private to the engine.
  */
 #ifndef SL_STREAM_H
 #define SL_STREAM_H
@@ -103,6 +102,27 @@ struct SlFanout
 	SlWaitCache wait_cache;
 };
 
+static inline bool
+sl_stream_is_live(const SlStream *stream)
+{
+	return stream->state != STREAM_FINISHED && stream->state != STREAM_FAILED;
+}
+
+/* fanout.c */
+extern void sl_fanout_check_failure(SlFanout *fanout, SlStream *stream);
+extern void sl_fanout_add_item(SlFanout *fanout, int *count, SlStream *stream);
+extern void sl_fanout_wait(SlFanout *fanout, int count);
+extern void sl_fanout_wait_for_some(SlFanout *fanout);
+extern int	sl_fanout_running_count(const SlFanout *fanout);
+extern void sl_fanout_start(SlFanout *fanout);
+
+/* describe.c */
+extern void sl_describe(SlFanout *fanout);
+extern void sl_describe_order(SlFanout *fanout);
+
+/* consistent.c */
+extern void sl_consistent_start(SlFanout *fanout);
+
 /* stream.c */
 extern void sl_stream_begin(SlStream *stream);
 extern void sl_stream_recover(SlStream *stream);
@@ -115,17 +135,6 @@ extern void sl_stream_spill(SlStream *stream);
 extern bool sl_stream_needs_wait(const SlStream *stream);
 extern void sl_stream_time_out(SlStream *stream);
 extern void sl_stream_release(SlStream *stream);
-
-/* fanout.c */
-extern bool sl_stream_is_live(const SlStream *stream);
-extern void sl_fanout_check(SlFanout *fanout, SlStream *stream);
-extern void sl_fanout_start_streams(SlFanout *fanout);
-extern void sl_fanout_wait(SlFanout *fanout);
-extern void sl_fanout_add_item(SlFanout *fanout, int *count, SlStream *stream);
-extern void sl_fanout_wait_for(SlFanout *fanout, int count);
-
-/* consistent.c */
-extern void sl_consistent_start(SlFanout *fanout);
 
 /* commit.c */
 extern void sl_commit_with_statement(SlFanout *fanout);
