@@ -1,15 +1,11 @@
 # Routing: a key in a large map against the bare hash of the key, and the first
 # use of a map in a session.
 psql -Xq <<'END' >/dev/null
-CREATE EXTENSION shardlet;
-SELECT shardlet.add_shard('s1'), shardlet.add_shard('s2'), shardlet.add_shard('s3'), shardlet.add_shard('s4');
 SELECT shardlet.create_map('m', shardlets => 10000);
 SELECT shardlet.create_map('huge', shardlets => 65536);
 SELECT shardlet.create_map('keys', 'list', '{text}');
 SELECT shardlet.create_map('few', 'list', '{text}');
 SELECT shardlet.assign_keys('few', 's1', ARRAY['k1', 'k2']);
-ALTER DATABASE app SET jit = off;
-ALTER DATABASE app SET max_parallel_workers_per_gather = 0;
 END
 
 keys=200000
