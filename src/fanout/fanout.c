@@ -121,6 +121,8 @@ stream_deadline(const SlStream *stream)
 {
 	if (stream->state == STREAM_OPENING)
 		return stream->conn->deadline;
+	if (stream->state == STREAM_RUNNING && stream->use.takes_snapshot && !stream->has_snapshot)
+		return stream->snapshot_deadline;
 	if (sl_shard_timeout == 0)
 		return DT_NOEND;
 	return GetCurrentTimestamp() + (int64) sl_shard_timeout * 1000 - stream->waited_us;

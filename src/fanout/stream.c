@@ -170,8 +170,13 @@ acquire(SlStream *stream)
 void
 sl_stream_recover(SlStream *stream)
 {
-	SlFailure  *failure = sl_recover_before(stream->shard, stream->conn);
+	SlFailure  *failure;
 
+	if (!acquire(stream))
+		return;
+	failure = stream->conn->state == SL_CONN_OPEN ?
+		sl_recover_before(stream->shard, stream->conn) : NULL;
+	sl_stream_release(stream);
 	if (failure != NULL)
 		fail(stream, failure);
 }
@@ -378,6 +383,8 @@ sl_stream_execute(SlStream *stream)
 	}
 	stream->has_begun = stream->conn->txn.level == 0;
 	stream->has_snapshot = false;
+	if (stream->use.takes_snapshot)
+		stream->snapshot_deadline = sl_wait_deadline(sl_connect_timeout);
 	sl_txn_join(stream->conn, &stream->use);
 	sl_flight_execute(stream->conn, prepared, spec->param_count, spec->params, stream->is_binary);
 	sl_txn_end_statement(stream->conn, &stream->use);
@@ -466,6 +473,14 @@ sl_stream_needs_wait(const SlStream *stream)
 		stream->state == STREAM_ASKING || (stream->state == STREAM_RUNNING && stream->result == NULL);
 }
 
+static char *
+why_too_long(const SlStream *stream)
+{
+	if (stream->use.takes_snapshot && !stream->has_snapshot)
+		return psprintf("It did not take its snapshot within %d ms.", sl_connect_timeout);
+	return psprintf("It took longer than shardlet.shard_timeout, %d ms.", sl_shard_timeout);
+}
+
 /* The shard took too long: to be connected to, or with its part. */
 void
 sl_stream_time_out(SlStream *stream)
@@ -477,9 +492,7 @@ sl_stream_time_out(SlStream *stream)
 		(void) sl_conn_time_is_up(stream->conn, &failure);
 	else
 	{
-		failure = sl_failure_unreachable(stream->shard_name,
-										 psprintf("It took longer than shardlet.shard_timeout, %d ms.",
-												  sl_shard_timeout));
+		failure = sl_failure_unreachable(stream->shard_name, why_too_long(stream));
 		sl_cancel(list_make1(stream->conn));
 		sl_txn_settle(stream->conn);
 	}

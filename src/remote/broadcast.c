@@ -225,7 +225,7 @@ sl_broadcast_commands(SlReply *replies, int count, int timeout_ms)
 													"The connection was lost.");
 			reply->is_complete = true;
 		}
-		if (reply->is_complete || sl_flight_command(reply->conn, reply->sql))
+		if (reply->is_complete || sl_flight_command(reply->conn, reply->sql, true))
 			continue;
 		reply->failure = sl_failure_unreachable(reply->conn->shard,
 												pchomp(PQerrorMessage(reply->conn->pg)));

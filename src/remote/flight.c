@@ -150,13 +150,16 @@ sl_flight_sync(SlConn *conn)
 	expect(conn, SL_EXPECT_SYNC);
 }
 
-/* Sends a command and a sync.  Returns false if that is not possible. */
+/*
+ * Sends a command and a sync; if nobody will look at its outcome, it counts as
+ * part of what comes next.  Returns false if that is not possible.
+ */
 bool
-sl_flight_command(SlConn *conn, const char *sql)
+sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at)
 {
 	if (!PQsendQueryParams(conn->pg, sql, 0, NULL, NULL, NULL, NULL, 0))
 		return false;
-	expect(conn, SL_EXPECT_ROWS);
+	expect(conn, is_looked_at ? SL_EXPECT_ROWS : SL_EXPECT_PRELUDE);
 	if (!PQpipelineSync(conn->pg))
 		return false;
 	expect(conn, SL_EXPECT_SYNC);

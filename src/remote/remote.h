@@ -306,7 +306,7 @@ extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_coun
 extern void sl_flight_mark(SlConn *conn);
 extern void sl_flight_xid(SlConn *conn);
 extern void sl_flight_sync(SlConn *conn);
-extern bool sl_flight_command(SlConn *conn, const char *sql);
+extern bool sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at);
 extern void sl_flight_forget(SlConn *conn, SlPrepared *prepared);
 extern bool sl_flight_is_empty(const SlConn *conn);
 extern SlEvent sl_flight_next(SlConn *conn, PGresult **result, SlFailure **failure);

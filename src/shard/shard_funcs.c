@@ -437,6 +437,9 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 	sl_option_validate(options, ForeignServerRelationId);
 	check_reachable(shard, options, &address);
 	alter_server(name, options);
+
+	/* What it missed while it was away, or what is elsewhere, is not known. */
+	sl_stat_flag(sl_stat_shard(shard->id), SL_SHARD_FENCED | SL_SHARD_DIRTY);
 	set_credentials(name, address.credentials);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();

@@ -268,7 +268,7 @@ sl_stat_dirty_databases(Oid **databases)
 
 		for (int j = 0; j < count && !known; j++)
 			known = (*databases)[j] == slot->database;
-		if (!known && pg_atomic_read_u32(&slot->flags) != 0)
+		if (!known && (pg_atomic_read_u32(&slot->flags) & SL_SHARD_DIRTY) != 0)
 			(*databases)[count++] = slot->database;
 	}
 	LWLockRelease(shared->lock);

@@ -308,31 +308,42 @@ sl_recover_before(SlShard *shard, SlConn *conn)
 	return finish_committed(shard, conn);
 }
 
-/*
- * Looks at all shards, as far as they can be reached.  Returns true if nothing
- * is left to do.
- */
-bool
+/* A shard that is offline is looked at when it is back; nobody waits for it. */
+static void
+leave_offline(const SlShard *shard)
+{
+	SlShardSlot *slot = sl_stat_shard(shard->id);
+
+	(void) sl_stat_unflag(slot, SL_SHARD_DIRTY, pg_atomic_read_u32(&slot->changes));
+}
+
+/* Looks at all shards, as far as they can be reached. */
+void
 sl_recover_all(int *finished)
 {
 	List	   *shards = sl_shard_all();
-	int			count = list_length(shards);
-	SlReply    *replies = palloc0(sizeof(SlReply) * Max(count, 1));
-	bool		all_clean = true;
+	SlReply    *replies = palloc0(sizeof(SlReply) * Max(list_length(shards), 1));
+	ListCell   *cell;
+	int			count = 0;
+
+	foreach(cell, shards)
+	{
+		SlShard    *shard = lfirst(cell);
+
+		if (shard->state == SL_STATE_OFFLINE)
+			leave_offline(shard);
+		else
+			replies[count++].shard = shard;
+	}
 
 	/* Those that do not answer are found out all at a time. */
-	for (int i = 0; i < count; i++)
-		replies[i].shard = list_nth(shards, i);
 	sl_broadcast_open(replies, count);
 	for (int i = 0; i < count; i++)
 	{
-		SlShard    *shard = replies[i].shard;
-		SlShardSlot *slot = sl_stat_shard(shard->id);
+		SlReply    *reply = &replies[i];
 
-		if (replies[i].failure == NULL || !replies[i].failure->lost)
-			(void) sl_recover_shard(shard, replies[i].failure == NULL ? replies[i].conn : NULL,
+		if (reply->failure == NULL || !reply->failure->lost)
+			(void) sl_recover_shard(reply->shard, reply->failure == NULL ? reply->conn : NULL,
 									finished);
-		all_clean = all_clean && pg_atomic_read_u32(&slot->flags) == 0;
 	}
-	return all_clean;
 }

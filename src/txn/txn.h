@@ -76,7 +76,7 @@ extern void sl_outcome_commit(SlConn *conn);
 /* recover.c */
 extern SlFailure *sl_recover_shard(SlShard *shard, SlConn *conn, int *finished);
 extern SlFailure *sl_recover_before(SlShard *shard, SlConn *conn);
-extern bool sl_recover_all(int *finished);
+extern void sl_recover_all(int *finished);
 
 /* snapshot.c */
 extern uint64 sl_snapshot_new_statement(void);

@@ -130,21 +130,37 @@ sort_writers(SlReply *replies, int count)
 	return written;
 }
 
-/*
- * Ends the transactions of shards that were only read from.  What they have to
- * say matters only to SERIALIZABLE.
- */
+/* SERIALIZABLE: what those that were only read from have to say matters. */
 static void
-end_readers(SlReply *replies, int count)
+ask_readers(SlReply *replies, int count)
 {
 	for (int i = 0; i < count; i++)
 		replies[i].sql = "COMMIT";
 	sl_broadcast_commands(replies, count, 0);
 	for (int i = 0; i < count; i++)
 	{
-		if (replies[i].failure != NULL && XactIsoLevel == XACT_SERIALIZABLE)
+		if (replies[i].failure != NULL)
 			sl_failure_raise(replies[i].failure, replies[i].conn->shard, "COMMIT");
-		sl_txn_leave(replies[i].conn);
+	}
+}
+
+/*
+ * Ends the transactions of shards that were only read from.  Nothing depends on
+ * their answers, so these are not waited for.
+ */
+static void
+end_readers(SlReply *replies, int count)
+{
+	if (XactIsoLevel == XACT_SERIALIZABLE)
+		ask_readers(replies, count);
+	for (int i = 0; i < count; i++)
+	{
+		SlConn	   *conn = replies[i].conn;
+
+		if (XactIsoLevel != XACT_SERIALIZABLE && conn->state == SL_CONN_OPEN &&
+			!sl_flight_command(conn, "COMMIT", false))
+			sl_conn_close(conn);
+		sl_txn_leave(conn);
 	}
 }
 
@@ -394,7 +410,7 @@ roll_back_savepoint(SlConn *conn, int level)
 		snprintf(sql, sizeof(sql), "ROLLBACK");
 	else
 		snprintf(sql, sizeof(sql), "ROLLBACK TO SAVEPOINT s%d", level);
-	if (conn->state == SL_CONN_OPEN && !sl_flight_command(conn, sql))
+	if (conn->state == SL_CONN_OPEN && !sl_flight_command(conn, sql, false))
 		sl_conn_close(conn);
 	if (joined_inside)
 	{

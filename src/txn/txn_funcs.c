@@ -34,7 +34,7 @@ shardlet_recover(PG_FUNCTION_ARGS)
 	int			finished = 0;
 
 	PreventCommandDuringRecovery("shardlet.recover()");
-	(void) sl_recover_all(&finished);
+	sl_recover_all(&finished);
 	PG_RETURN_INT32(finished);
 }
 

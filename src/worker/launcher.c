@@ -184,7 +184,7 @@ recover_database(Oid database)
 		sl_stat_forget_database(database);
 		return;
 	}
-	(void) sl_recover_all(&finished);
+	sl_recover_all(&finished);
 	if (finished > 0)
 		ereport(LOG,
 				errmsg("finished %d prepared transactions on shards", finished));
