@@ -285,6 +285,7 @@ begin_query(const SlCall *call, TupleDesc wanted)
 				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				errmsg("\"on_error\" must not be NULL"));
 	spec.skip_failures = sl_call_on_error_skips(TextDatumGetCString(call->values[QUERY_ON_ERROR]));
+	spec.home = call->home;
 	spec.wanted = wanted;
 	spec.shard_column = find_shard_column(wanted);
 	sl_call_params(get_array(call, QUERY_PARAMS), &spec.param_count, &spec.params);
@@ -352,6 +353,7 @@ begin_query_key(const SlCall *call, TupleDesc wanted)
 	spec.text = query;
 	spec.use.writes = query->is_write;
 	spec.sql = query->sql;
+	spec.home = call->home;
 	spec.wanted = wanted;
 	spec.shard_column = find_shard_column(wanted);
 	if (spec.use.writes)

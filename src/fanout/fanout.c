@@ -33,6 +33,7 @@
 #include "fanout/stream.h"
 
 static dlist_head fanouts = DLIST_STATIC_INIT(fanouts);
+static dlist_head homes = DLIST_STATIC_INIT(homes);
 
 /* Names of shards that the last statement did without; in TopMemoryContext. */
 static List *missing = NIL;
@@ -287,6 +288,8 @@ sl_fanout_start(SlFanout *fanout)
 			continue;
 		if (is_checked(fanout, stream))
 			sl_stream_execute(stream);
+		fanout->has_strayed = fanout->has_strayed ||
+			GetCurrentSubTransactionId() != fanout->transaction;
 		running++;
 		sl_fanout_check_failure(fanout, stream);
 	}
@@ -438,6 +441,34 @@ store_row(SlFanout *fanout, SlStream *stream, TupleTableSlot *slot)
 }
 
 /*
+ * Takes in all that the shards have to say.  A statement that was sent inside a
+ * savepoint which the fan-out may outlive must not be running at its end.
+ */
+static void
+come_home(SlFanout *fanout)
+{
+	bool		any = fanout->has_strayed;
+
+	while (any)
+	{
+		CHECK_FOR_INTERRUPTS();
+		sl_fanout_start(fanout);
+		any = false;
+		for (int i = 0; i < fanout->stream_count; i++)
+		{
+			SlStream   *stream = &fanout->streams[i];
+
+			if (stream->state == STREAM_RUNNING)
+				sl_stream_spill(stream);
+			sl_fanout_check_failure(fanout, stream);
+			any = any || sl_stream_is_live(stream);
+		}
+		sl_fanout_wait_for_some(fanout);
+	}
+	fanout->has_strayed = false;
+}
+
+/*
  * Puts the next row into the slot, which has the wanted columns.  Returns false
  * at the end.  The row is good until the next call.
  */
@@ -447,6 +478,11 @@ sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot)
 	MemoryContext old_context;
 	SlStream   *stream = NULL;
 
+	if (fanout->was_aborted)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_CURSOR_STATE),
+				errmsg("rows of the shards are gone"),
+				errdetail("The transaction or savepoint in which they were asked for was rolled back."));
 	if (fanout->is_over)
 		return false;
 	old_context = MemoryContextSwitchTo(fanout->context);
@@ -456,6 +492,7 @@ sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot)
 			stream = fanout->heap != NULL ? next_merged(fanout) : next_unordered(fanout);
 		while (stream != NULL && fanout->skipped++ < fanout->spec.offset);
 	}
+	come_home(fanout);
 	MemoryContextSwitchTo(old_context);
 	if (stream == NULL)
 	{
@@ -539,6 +576,7 @@ end_fanout(SlFanout *fanout, bool aborts)
 	if (fanout->is_over)
 		return;
 	fanout->is_over = true;
+	fanout->was_aborted = aborts;
 	dlist_delete(&fanout->node);
 	stop_streams(fanout, aborts);
 }
@@ -601,7 +639,7 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 
 	fanout->context = context;
 	fanout->spec = *spec;
-	fanout->transaction = GetCurrentSubTransactionId();
+	fanout->transaction = spec->home.transaction;
 	fanout->output_context = AllocSetContextCreate(context, "shardlet output row",
 												   ALLOCSET_SMALL_SIZES);
 	if (!fanout->spec.use.is_alone)
@@ -624,11 +662,27 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 		sl_consistent_start(fanout);
 	if (fanout->spec.use.writes && fanout->spec.use.ends)
 		sl_commit_with_statement(fanout);
+	come_home(fanout);
 	MemoryContextSwitchTo(old_context);
 	return fanout;
 }
 
 /* Transactions ---------------------------------------------------------------- */
+
+/* Notes for whom a scan works that begins now. */
+void
+sl_fanout_settle(SlHome *home)
+{
+	home->transaction = GetCurrentSubTransactionId();
+	home->user = GetUserId();
+	dlist_push_tail(&homes, &home->node);
+}
+
+void
+sl_fanout_leave(SlHome *home)
+{
+	dlist_delete(&home->node);
+}
 
 /* Ends the fan-outs of a (sub)transaction; 0 is all of them. */
 static void
@@ -697,6 +751,14 @@ at_subtransaction_end(SubXactEvent event, SubTransactionId my_id, SubTransaction
 
 			if (fanout->transaction == my_id)
 				fanout->transaction = parent_id;
+		}
+		dlist_foreach(iter, &homes)
+		{
+			/* cppcheck-suppress nullPointer */
+			SlHome	   *home = dlist_container(SlHome, node, iter.cur);
+
+			if (home->transaction == my_id)
+				home->transaction = parent_id;
 		}
 	}
 }

@@ -68,6 +68,17 @@ extern void sl_text_rewrite(SlText *query, int param_count);
 extern char *sl_text_unordered(const SlText *query);
 extern int	sl_text_position(const SlText *query, int position);
 
+/*
+ * For whom a fan-out works: the user and the (sub)transaction at the time when
+ * a scan began.  Rows may be fetched later, by others and inside savepoints.
+ */
+typedef struct SlHome
+{
+	dlist_node	node;			/* in the list of those that last */
+	SubTransactionId transaction;
+	Oid			user;
+} SlHome;
+
 /* fanout.c */
 typedef struct SlFanout SlFanout;
 
@@ -80,6 +91,7 @@ typedef struct SlFanoutSpec
 	int			own_param_count;	/* without what was added for LIMIT */
 	const char **params;
 	Oid		   *param_types;	/* NULL, or of each parameter; 0 is unknown */
+	SlHome		home;
 	TupleDesc	wanted;
 	int			shard_column;	/* of the wanted ones, or -1 */
 	bool		merge;			/* by the text's order */
@@ -92,6 +104,8 @@ typedef struct SlFanoutSpec
 } SlFanoutSpec;
 
 extern void sl_fanout_init(void);
+extern void sl_fanout_settle(SlHome *home);
+extern void sl_fanout_leave(SlHome *home);
 extern SlFanout *sl_fanout_begin(const SlFanoutSpec *spec);
 extern bool sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot);
 extern void sl_fanout_end(SlFanout *fanout);
@@ -108,6 +122,7 @@ typedef struct SlCall
 	Oid		   *types;
 	int			count;
 	bool		is_variadic;
+	SlHome		home;
 	bool		is_alone;		/* the statement is all of its transaction */
 	bool		is_last;		/* and the call all of the statement */
 	uint64		statement;		/* whose reads must agree, or 0 */

@@ -5,11 +5,13 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 
@@ -76,6 +78,8 @@ materialize(FunctionCallInfo fcinfo, bool is_key)
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	call.is_key = is_key;
+	call.home.transaction = GetCurrentSubTransactionId();
+	call.home.user = GetUserId();
 	call.is_variadic = get_fn_expr_variadic(fcinfo->flinfo);
 	call.is_alone = sl_txn_is_alone(result->econtext->ecxt_estate);
 	call.count = PG_NARGS();

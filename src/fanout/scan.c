@@ -60,6 +60,8 @@ typedef struct QueryScanState
 	MemoryContext context;		/* of the fan-out, emptied at a rescan */
 	bool		may_rescan;
 	Statement  *statement;
+	SlHome		home;
+	MemoryContextCallback callback;
 } QueryScanState;
 
 static set_rel_pathlist_hook_type next_pathlist_hook = NULL;
@@ -219,6 +221,12 @@ find_statement(EState *estate)
 }
 
 static void
+leave_home(void *arg)
+{
+	sl_fanout_leave(&((QueryScanState *) arg)->home);
+}
+
+static void
 begin_scan(CustomScanState *node, EState *estate, int eflags)
 {
 	QueryScanState *state = (QueryScanState *) node;
@@ -238,6 +246,10 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "shardlet query scan",
 										   ALLOCSET_DEFAULT_SIZES);
 	state->may_rescan = (eflags & EXEC_FLAG_REWIND) != 0 || !bms_is_empty(scan->scan.plan.extParam);
+	sl_fanout_settle(&state->home);
+	state->callback.func = leave_home;
+	state->callback.arg = state;
+	MemoryContextRegisterResetCallback(estate->es_query_cxt, &state->callback);
 	state->statement = find_statement(estate);
 	state->statement->scan_count++;
 }
@@ -278,6 +290,7 @@ begin_fanout(QueryScanState *state)
 
 	call.is_key = state->is_key;
 	call.is_variadic = state->is_variadic;
+	call.home = state->home;
 	call.is_alone = sl_txn_is_alone(state->css.ss.ps.state);
 	call.is_last = call.is_alone && is_last(state);
 	call.statement = shared_statement(state);

@@ -153,7 +153,7 @@ static bool
 acquire(SlStream *stream)
 {
 	SlFailure  *failure;
-	SlConn	   *conn = sl_pool_get(stream->shard, &failure);
+	SlConn	   *conn = sl_pool_get_as(stream->shard, stream->spec->home.user, &failure);
 
 	if (conn == NULL)
 	{

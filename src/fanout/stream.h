@@ -77,7 +77,9 @@ typedef struct MergeKey
 struct SlFanout
 {
 	dlist_node	node;
-	SubTransactionId transaction;
+	SubTransactionId transaction;	/* that it ends with */
+	bool		has_strayed;	/* a statement was sent in another one */
+	bool		was_aborted;
 	MemoryContext context;
 	MemoryContextCallback callback;
 	SlFanoutSpec spec;

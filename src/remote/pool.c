@@ -150,7 +150,7 @@ is_alive(SlConn *conn)
 static bool
 is_lent(const SlConn *conn)
 {
-	return !conn->must_use_password && !superuser();
+	return !conn->must_use_password && !superuser_arg(conn->user);
 }
 
 static SlFailure *
@@ -216,16 +216,32 @@ open_entry(PoolEntry *entry, SlShard *shard)
 	return failure;
 }
 
+/* The same on behalf of another user, whose mapping and name are taken. */
+static SlFailure *
+open_entry_as(PoolEntry *entry, SlShard *shard)
+{
+	SlFailure  *failure;
+	Oid			user;
+	int			context;
+
+	/* If something is thrown, the end of the transaction puts these back. */
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(entry->key.user, context | SECURITY_LOCAL_USERID_CHANGE);
+	failure = open_entry(entry, shard);
+	SetUserIdAndSecContext(user, context);
+	return failure;
+}
+
 /*
- * Returns the current user's connection to a shard.  It may still be on its way
+ * Returns a user's connection to a shard.  It may still be on its way
  * (see conn->state): then sl_conn_advance() opens it.  An open one is idle; if
  * somebody was streaming from it, that was waited for.  Returns NULL, and why,
  * if it is not even tried.
  */
 SlConn *
-sl_pool_get(SlShard *shard, SlFailure **failure)
+sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure)
 {
-	PoolKey		key = {.shard_id = shard->id,.user = GetUserId()};
+	PoolKey		key = {.shard_id = shard->id,.user = user};
 	PoolEntry  *entry = find_entry(&key);
 	SlConn	   *conn = &entry->conn;
 
@@ -243,8 +259,15 @@ sl_pool_get(SlShard *shard, SlFailure **failure)
 			*failure = lost_in_transaction(shard);
 	}
 	else if (conn->state != SL_CONN_OPEN || conn->is_stale || is_lent(conn) || !is_alive(conn))
-		*failure = open_entry(entry, shard);
+		*failure = open_entry_as(entry, shard);
 	return *failure == NULL ? conn : NULL;
+}
+
+/* The same for the current user. */
+SlConn *
+sl_pool_get(SlShard *shard, SlFailure **failure)
+{
+	return sl_pool_get_as(shard, GetUserId(), failure);
 }
 
 /* The shard did not answer in time: leave it alone for a while. */

@@ -269,6 +269,7 @@ extern void sl_probe_forget(SlConn *conn);
 /* pool.c */
 extern void sl_pool_init(void);
 extern SlConn *sl_pool_get(SlShard *shard, SlFailure **failure);
+extern SlConn *sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure);
 extern List *sl_pool_all(void);
 extern void sl_pool_note_failure(const SlConn *conn);
 extern void sl_pool_note_success(const SlConn *conn);
