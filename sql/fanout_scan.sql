@@ -16,6 +16,27 @@ EXPLAIN (COSTS OFF) SELECT * FROM shardlet.query('m', 'SELECT a FROM t') AS q(a 
 SELECT DISTINCT a FROM shardlet.query('m', $$SELECT current_setting('timezone')$$) AS q(a text);
 ALTER FUNCTION shardlet.query(name, text, text[], name[], text, bool) RESET ALL;
 
+-- The text runs once for the same arguments, however often its rows are read.
+SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE w (a serial)');
+SELECT (SELECT count(*) FROM shardlet.query('m', 'INSERT INTO w DEFAULT VALUES RETURNING 1') AS q(a int) WHERE q.a + g > 2) FROM generate_series(1, 3) g;
+SELECT (SELECT count(*) FROM shardlet.query('m', 'INSERT INTO w DEFAULT VALUES RETURNING 1') AS q(a int) WHERE g > 2) FROM generate_series(1, 3) g;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_material = off;
+SELECT count(*), count(DISTINCT r) FROM generate_series(1, 3) g LEFT JOIN shardlet.query('m', 'SELECT random()') AS q(r float8) ON q.r <> g;
+SELECT g, count(*) FROM generate_series(1, 3) g LEFT JOIN shardlet.query('m', 'INSERT INTO w DEFAULT VALUES RETURNING a') AS q(a int) ON q.a <> g + 1000 GROUP BY g ORDER BY g;
+SELECT g, count(*) FROM generate_series(1, 3) g, LATERAL (SELECT a FROM generate_series(g, 3) h, shardlet.query('m', 'INSERT INTO w DEFAULT VALUES RETURNING a') AS q(a int)) r GROUP BY g ORDER BY g;
+RESET enable_hashjoin;
+RESET enable_mergejoin;
+RESET enable_material;
+SELECT DISTINCT n FROM shardlet.query('m', 'SELECT count(*) FROM w', per_shard => true) AS q(n int);
+-- For other arguments it runs again.
+SELECT g, array_agg(a ORDER BY a) FROM generate_series(5, 7) g, LATERAL shardlet.query('m', 'SELECT a FROM t WHERE a % 8 = $1', ARRAY[(SELECT g)]::text[]) AS q(a int) GROUP BY g ORDER BY g;
+-- Rows that are kept may be many.
+SET work_mem = '64kB';
+SELECT (SELECT count(b) FROM shardlet.query('m', 'SELECT b, repeat(b, 100) FROM t, generate_series(1, 20)') AS q(a text, b text) WHERE g > 0 AND b > '') FROM generate_series(1, 2) g;
+RESET work_mem;
+
 -- A cursor whose rows are first fetched inside a savepoint outlives that, also
 -- when not all shards are asked at a time; one that is made inside does not.
 BEGIN;
@@ -96,5 +117,5 @@ DROP FUNCTION fetcher, opener;
 DROP OWNED BY fanout_bob;
 DROP ROLE fanout_bob;
 
-SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE t');
+SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE t, w');
 SELECT count(shardlet.drop_map(map)) FROM shardlet.maps;

@@ -5,6 +5,9 @@
  * PostgreSQL puts all rows of a function in FROM into a tuplestore before it
  * looks at the first one.  So a call of ours is planned as a custom scan: rows
  * are handed on as they come, LIMIT stops the shards, and memory stays flat.
+ * Like a function, the text runs once for the same arguments, however often the
+ * rows are read: where they may be read again, they are kept.
+ *
  * The function itself (fanout_funcs.c) remains for what cannot be planned that
  * way, such as WITH ORDINALITY.
  */
@@ -28,6 +31,7 @@
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/tuplestore.h"
 
 #include "base/base.h"
 #include "compat.h"
@@ -56,9 +60,13 @@ typedef struct QueryScanState
 	bool		is_key;
 	List	   *arguments;		/* of ExprState */
 	List	   *types;			/* of the arguments */
+	Bitmapset  *params;			/* that the arguments depend on */
+	bool		has_subplan;	/* they depend on more than that tells */
 	SlFanout   *fanout;			/* NULL: not begun */
-	MemoryContext context;		/* of the fan-out, emptied at a rescan */
+	MemoryContext context;		/* of the fan-out, emptied when it runs anew */
 	bool		may_rescan;
+	Tuplestorestate *kept;		/* rows that may be read again */
+	TupleTableSlot *kept_slot;
 	Statement  *statement;
 	SlHome		home;
 	MemoryContextCallback callback;
@@ -220,6 +228,97 @@ find_statement(EState *estate)
 	return statement;
 }
 
+/* Does the inner side of a join read its rows from a Material node? */
+static bool
+is_kept_above(const NestLoop *join)
+{
+	const Plan *inner = ((const Plan *) join)->righttree;
+
+	return IsA(inner, Material) && join->nestParams == NIL && bms_is_empty(inner->extParam);
+}
+
+/*
+ * Looks for the scan in a plan.  If it is there, tells whether something above
+ * it reads it more than once.  EXEC_FLAG_REWIND alone does not tell: it is a
+ * wish for speed, and not all nodes pass it on.
+ */
+static bool
+find_scan(const Plan *plan, const Plan *scan, bool repeats, bool *result)
+{
+	List	   *children = NIL;
+	bool		inner_repeats;
+	ListCell   *cell;
+
+	if (plan == NULL)
+		return false;
+	check_stack_depth();
+	if (plan == scan)
+	{
+		*result = repeats;
+		return true;
+	}
+	if (IsA(plan, Append))
+		children = ((const Append *) plan)->appendplans;
+	else if (IsA(plan, MergeAppend))
+		children = ((const MergeAppend *) plan)->mergeplans;
+	else if (IsA(plan, CustomScan))
+		children = ((const CustomScan *) plan)->custom_plans;
+	else if (IsA(plan, SubqueryScan))
+		children = list_make1(((const SubqueryScan *) plan)->subplan);
+	foreach(cell, children)
+	{
+		if (find_scan(lfirst(cell), scan, repeats, result))
+			return true;
+	}
+	inner_repeats = IsA(plan, NestLoop) ? !is_kept_above((const NestLoop *) plan) :
+		repeats || IsA(plan, RecursiveUnion);
+	return find_scan(plan->lefttree, scan, repeats, result) ||
+		find_scan(plan->righttree, scan, inner_repeats, result);
+}
+
+/* May the rows of the scan be read more than once? */
+static bool
+may_repeat(const PlannedStmt *statement, const Plan *scan)
+{
+	bool		result = true;
+	ListCell   *cell;
+
+	if (!bms_is_empty(scan->extParam) ||
+		find_scan(statement->planTree, scan, false, &result))
+		return result;
+	foreach(cell, statement->subplans)
+	{
+		const Plan *plan = lfirst(cell);
+		bool		repeats = plan != NULL && (!bms_is_empty(plan->extParam) ||
+											   bms_is_member(foreach_current_index(cell) + 1,
+															 statement->rewindPlanIDs));
+
+		if (find_scan(plan, scan, repeats, &result))
+			return result;
+	}
+	return true;
+}
+
+/* Collects what the arguments depend on. */
+static bool
+find_params(Node *node, QueryScanState *state)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXEC)
+		state->params = bms_add_member(state->params, ((Param *) node)->paramid);
+	if (IsA(node, SubPlan) || IsA(node, AlternativeSubPlan))
+		state->has_subplan = true;
+	return expression_tree_walker(node, find_params, (void *) state);
+}
+
+/* Do the arguments depend on anything that changes while the statement runs? */
+static bool
+may_run_again(const QueryScanState *state)
+{
+	return state->has_subplan || !bms_is_empty(state->params);
+}
+
 static void
 leave_home(void *arg)
 {
@@ -245,7 +344,9 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 		state->types = lappend_oid(state->types, exprType(lfirst(cell)));
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "shardlet query scan",
 										   ALLOCSET_DEFAULT_SIZES);
-	state->may_rescan = (eflags & EXEC_FLAG_REWIND) != 0 || !bms_is_empty(scan->scan.plan.extParam);
+	(void) find_params((Node *) scan->custom_exprs, state);
+	state->may_rescan = (eflags & EXEC_FLAG_REWIND) != 0 ||
+		may_repeat(estate->es_plannedstmt, &scan->scan.plan);
 	sl_fanout_settle(&state->home);
 	state->callback.func = leave_home;
 	state->callback.arg = state;
@@ -259,7 +360,7 @@ static uint64
 shared_statement(const QueryScanState *state)
 {
 	if (IsolationUsesXactSnapshot() ||
-		(state->statement->scan_count == 1 && !state->may_rescan))
+		(state->statement->scan_count == 1 && !(state->may_rescan && may_run_again(state))))
 		return 0;
 	return state->statement->id;
 }
@@ -307,16 +408,53 @@ begin_fanout(QueryScanState *state)
 	MemoryContextSwitchTo(old_context);
 }
 
+static void
+begin_keeping(QueryScanState *state)
+{
+	EState	   *estate = state->css.ss.ps.state;
+	MemoryContext old_context = MemoryContextSwitchTo(estate->es_query_cxt);
+	TupleDesc	descriptor = state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor;
+
+	state->kept = tuplestore_begin_heap(false, false, work_mem);
+	if (state->kept_slot == NULL)
+		state->kept_slot = ExecInitExtraTupleSlot(estate, descriptor, &TTSOpsMinimalTuple);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Puts a row that was kept into the slot.  False: all of them were read. */
+static bool
+take_kept(QueryScanState *state, TupleTableSlot *slot)
+{
+	TupleTableSlot *kept = state->kept_slot;
+
+	if (!tuplestore_gettupleslot(state->kept, true, false, kept))
+		return false;
+	slot_getallattrs(kept);
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, kept->tts_values, sizeof(Datum) * slot->tts_tupleDescriptor->natts);
+	memcpy(slot->tts_isnull, kept->tts_isnull, sizeof(bool) * slot->tts_tupleDescriptor->natts);
+	ExecStoreVirtualTuple(slot);
+	return true;
+}
+
 static TupleTableSlot *
 access_next(ScanState *node)
 {
 	QueryScanState *state = (QueryScanState *) node;
 	TupleTableSlot *slot = node->ss_ScanTupleSlot;
 
+	if (state->may_rescan && state->kept == NULL)
+		begin_keeping(state);
+	if (state->kept != NULL && take_kept(state, slot))
+		return slot;
 	if (state->fanout == NULL)
 		begin_fanout(state);
 	if (!sl_fanout_next(state->fanout, slot))
 		return ExecClearTuple(slot);
+
+	/* All kept rows have been read, so this one counts as read too. */
+	if (state->kept != NULL)
+		tuplestore_puttupleslot(state->kept, slot);
 	return slot;
 }
 
@@ -339,6 +477,12 @@ end_fanout(QueryScanState *state)
 	if (state->fanout != NULL)
 		sl_fanout_end(state->fanout);
 	state->fanout = NULL;
+	if (state->kept != NULL)
+	{
+		ExecClearTuple(state->kept_slot);
+		tuplestore_end(state->kept);
+	}
+	state->kept = NULL;
 }
 
 static void
@@ -351,10 +495,16 @@ static void
 rescan(CustomScanState *node)
 {
 	QueryScanState *state = (QueryScanState *) node;
+	const Bitmapset *changed = node->ss.ps.chgParam;
 
 	ExecClearTuple(node->ss.ss_ScanTupleSlot);
-	end_fanout(state);
-	MemoryContextReset(state->context);
+	if (bms_overlap(changed, state->params) || (state->has_subplan && !bms_is_empty(changed)))
+	{
+		end_fanout(state);
+		MemoryContextReset(state->context);
+	}
+	else if (state->kept != NULL)
+		tuplestore_rescan(state->kept);
 	ExecScanReScan(&node->ss);
 }
 
