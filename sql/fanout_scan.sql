@@ -16,6 +16,23 @@ EXPLAIN (COSTS OFF) SELECT * FROM shardlet.query('m', 'SELECT a FROM t') AS q(a 
 SELECT DISTINCT a FROM shardlet.query('m', $$SELECT current_setting('timezone')$$) AS q(a text);
 ALTER FUNCTION shardlet.query(name, text, text[], name[], text, bool) RESET ALL;
 
+-- Rows as values.
+SELECT q FROM shardlet.query('m', 'SELECT a, b FROM t ORDER BY a LIMIT 2') AS q(a int, b text);
+SELECT row_to_json(q) FROM shardlet.query('m', 'SELECT a, b FROM t ORDER BY a LIMIT 2') AS q(n int, shardlet_shard name, b text) WHERE q IS NOT NULL;
+SELECT count(q), max(q::text), count(DISTINCT q) FROM shardlet.query('m', 'SELECT a % 2, NULL FROM t') AS q(a int, b text);
+SELECT q, q.a + 1 AS c FROM shardlet.query_key('m', 'SELECT 1', NULL, 1) AS q(a int);
+SELECT x, y FROM shardlet.query('m', 'SELECT a FROM t WHERE a < 3') AS x(a int) FULL JOIN shardlet.query('m', 'SELECT a FROM t WHERE a BETWEEN 2 AND 3') AS y(a int) USING (a) ORDER BY a;
+SELECT g, (SELECT string_agg(q::text, '' ORDER BY q.a) FROM shardlet.query('m', 'SELECT a FROM t WHERE a < 4') AS q(a int) WHERE q.a <> g) FROM generate_series(1, 3) g;
+-- In statements that change a table of the router.
+CREATE TABLE local (a int, b text);
+INSERT INTO local SELECT g, 'local' FROM generate_series(1, 6) g;
+UPDATE local SET b = q.b FROM shardlet.query('m', 'SELECT a, b FROM t') AS q(a int, b text) WHERE q.a = local.a AND local.a < 3;
+DELETE FROM local USING shardlet.query('m', 'SELECT a FROM t') AS q(a int) WHERE q.a = local.a AND local.a = 6;
+MERGE INTO local USING shardlet.query('m', 'SELECT a, b FROM t WHERE a IN (5, 7)') AS q(a int, b text) ON q.a = local.a
+	WHEN MATCHED THEN UPDATE SET b = 'merged ' || q.b WHEN NOT MATCHED THEN INSERT VALUES (q.a, 'new ' || q.b);
+SELECT local.a, local.b, q.b FROM local JOIN shardlet.query('m', 'SELECT a, b FROM t') AS q(a int, b text) USING (a) ORDER BY a FOR UPDATE OF local;
+DROP TABLE local;
+
 -- The text runs once for the same arguments, however often its rows are read.
 SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE w (a serial)');
 SELECT (SELECT count(*) FROM shardlet.query('m', 'INSERT INTO w DEFAULT VALUES RETURNING 1') AS q(a int) WHERE q.a + g > 2) FROM generate_series(1, 3) g;

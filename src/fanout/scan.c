@@ -13,9 +13,12 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/sysattr.h"
 #include "access/xact.h"
 #include "commands/explain.h"
 #include "executor/executor.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
@@ -64,6 +67,9 @@ typedef struct QueryScanState
 	bool		has_subplan;	/* they depend on more than that tells */
 	SlFanout   *fanout;			/* NULL: not begun */
 	MemoryContext context;		/* of the fan-out, emptied when it runs anew */
+	TupleDesc	row;			/* the columns */
+	bool		has_whole_row;	/* a column more has all of them as one value */
+	TupleTableSlot *row_slot;	/* for a row that is checked again */
 	bool		may_rescan;
 	Tuplestorestate *kept;		/* rows that may be read again */
 	TupleTableSlot *kept_slot;
@@ -145,9 +151,23 @@ add_scan_path(PlannerInfo *root, RelOptInfo *rel, Index index, RangeTblEntry *en
 	add_path(rel, (Path *) path);
 }
 
+/*
+ * Is the row as one value wanted, such as by row_to_json(q)?  The relation's
+ * target tells: the planner may put another target list into the plan later.
+ */
+static bool
+needs_whole_row(const RelOptInfo *rel, List *clauses)
+{
+	Bitmapset  *columns = NULL;
+
+	pull_varattnos((Node *) rel->reltarget->exprs, rel->relid, &columns);
+	pull_varattnos((Node *) clauses, rel->relid, &columns);
+	return bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, columns);
+}
+
 /* Every column of the call, as the scan returns it. */
 static List *
-make_scan_list(RelOptInfo *rel, RangeTblEntry *entry)
+make_scan_list(RelOptInfo *rel, RangeTblEntry *entry, bool has_whole_row)
 {
 	RangeTblFunction *function = linitial_node(RangeTblFunction, entry->functions);
 	List	   *result = NIL;
@@ -163,6 +183,9 @@ make_scan_list(RelOptInfo *rel, RangeTblEntry *entry)
 												 pstrdup(strVal(list_nth(entry->eref->colnames, i))),
 												 false));
 	}
+	if (has_whole_row)
+		result = lappend(result, makeTargetEntry((Expr *) makeWholeRowVar(entry, rel->relid, 0, false),
+												 function->funccolcount + 1, pstrdup("row"), false));
 	return result;
 }
 
@@ -173,17 +196,20 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *targe
 	RangeTblEntry *entry = planner_rt_fetch(rel->relid, root);
 	FuncExpr   *call = find_call(entry);
 	CustomScan *scan = makeNode(CustomScan);
+	bool		has_whole_row;
 
 	scan->scan.plan.targetlist = target_list;
 	scan->scan.plan.qual = extract_actual_clauses(clauses, false);
+	has_whole_row = needs_whole_row(rel, scan->scan.plan.qual);
 	scan->scan.scanrelid = 0;
 	scan->flags = best_path->flags;
-	scan->custom_scan_tlist = make_scan_list(rel, entry);
+	scan->custom_scan_tlist = make_scan_list(rel, entry, has_whole_row);
 	scan->custom_exprs = copyObject(call->args);
 	scan->custom_private = list_make1_int((int) call->funcid);
 	scan->custom_private = lappend_int(scan->custom_private, call->funcvariadic);
 	scan->custom_private = lappend_int(scan->custom_private,
 									   sl_call_kind(call->funcid) == SL_CALL_KEY);
+	scan->custom_private = lappend_int(scan->custom_private, has_whole_row);
 	scan->methods = &scan_methods;
 	return &scan->scan.plan;
 }
@@ -226,6 +252,17 @@ find_statement(EState *estate)
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &statement->callback);
 	dlist_push_head(&statements, &statement->node);
 	return statement;
+}
+
+/* The columns without the row as one value. */
+static TupleDesc
+make_row_descriptor(TupleDesc scanned, int count)
+{
+	TupleDesc	result = CreateTemplateTupleDesc(count);
+
+	for (int i = 1; i <= count; i++)
+		TupleDescCopyEntry(result, i, scanned, i);
+	return BlessTupleDesc(result);
 }
 
 /* Does the inner side of a join read its rows from a Material node? */
@@ -336,6 +373,10 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 	state->function = (Oid) linitial_int(scan->custom_private);
 	state->is_variadic = lsecond_int(scan->custom_private) != 0;
 	state->is_key = lthird_int(scan->custom_private) != 0;
+	state->has_whole_row = lfourth_int(scan->custom_private) != 0;
+	state->row = make_row_descriptor(node->ss.ss_ScanTupleSlot->tts_tupleDescriptor,
+									 list_length(scan->custom_scan_tlist) -
+									 (state->has_whole_row ? 1 : 0));
 	allowed = sl_function_aclcheck(state->function, GetUserId());
 	if (allowed != ACLCHECK_OK)
 		aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(state->function));
@@ -404,7 +445,7 @@ begin_fanout(QueryScanState *state)
 		call.values[i] = ExecEvalExpr(list_nth(state->arguments, i), econtext, &call.nulls[i]);
 		call.types[i] = list_nth_oid(state->types, i);
 	}
-	state->fanout = sl_call_begin(&call, state->css.ss.ss_ScanTupleSlot->tts_tupleDescriptor);
+	state->fanout = sl_call_begin(&call, state->row);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -437,6 +478,22 @@ take_kept(QueryScanState *state, TupleTableSlot *slot)
 	return true;
 }
 
+/* Adds the row as one value, if that is wanted. */
+static void
+add_whole_row(const QueryScanState *state, TupleTableSlot *slot)
+{
+	MemoryContext old_context;
+	HeapTuple	tuple;
+
+	if (!state->has_whole_row)
+		return;
+	old_context = MemoryContextSwitchTo(state->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+	tuple = heap_form_tuple(state->row, slot->tts_values, slot->tts_isnull);
+	slot->tts_values[state->row->natts] = HeapTupleGetDatum(tuple);
+	slot->tts_isnull[state->row->natts] = false;
+	MemoryContextSwitchTo(old_context);
+}
+
 static TupleTableSlot *
 access_next(ScanState *node)
 {
@@ -451,6 +508,7 @@ access_next(ScanState *node)
 		begin_fanout(state);
 	if (!sl_fanout_next(state->fanout, slot))
 		return ExecClearTuple(slot);
+	add_whole_row(state, slot);
 
 	/* All kept rows have been read, so this one counts as read too. */
 	if (state->kept != NULL)
@@ -458,10 +516,33 @@ access_next(ScanState *node)
 	return slot;
 }
 
-/* Rows are never fetched again, so there is nothing to check again. */
+/*
+ * A row of a table has changed since the statement joined it with one of ours:
+ * puts that one into the slot, once.
+ */
 static bool
 recheck(ScanState *node, TupleTableSlot *slot)
 {
+	QueryScanState *state = (QueryScanState *) node;
+	EPQState   *epq = node->ps.state->es_epq_active;
+	int			index = bms_singleton_member(((CustomScan *) node->ps.plan)->custom_relids) - 1;
+	int			count = state->row->natts;
+
+	if (epq->relsubs_rowmark[index] == NULL)
+		return !TupIsNull(access_next(node));
+	if (epq->relsubs_done[index])
+		return false;
+	epq->relsubs_done[index] = true;
+	if (state->row_slot == NULL)
+		state->row_slot = ExecInitExtraTupleSlot(node->ps.state, state->row, &TTSOpsVirtual);
+	if (!EvalPlanQualFetchRowMark(epq, index + 1, state->row_slot))
+		return false;
+	slot_getallattrs(state->row_slot);
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, state->row_slot->tts_values, sizeof(Datum) * count);
+	memcpy(slot->tts_isnull, state->row_slot->tts_isnull, sizeof(bool) * count);
+	add_whole_row(state, slot);
+	ExecStoreVirtualTuple(slot);
 	return true;
 }
 

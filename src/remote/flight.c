@@ -66,9 +66,8 @@ expect(SlConn *conn, SlExpect what)
 		grow_ring(conn);
 	conn->expected[(conn->expected_head + conn->expected_count) % conn->expected_size] = what;
 	conn->expected_count++;
-	if (conn->expected_count > 1)
-		return;
-	begin_head(conn);
+	if (conn->expected_count == 1)
+		begin_head(conn);
 	if (conn->slot != NULL)
 		conn->slot->is_active = true;
 }
@@ -163,6 +162,8 @@ sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at)
 	if (!PQpipelineSync(conn->pg))
 		return false;
 	expect(conn, SL_EXPECT_SYNC);
+	if (!is_looked_at && conn->slot != NULL)
+		conn->slot->is_active = false;
 	return true;
 }
 
