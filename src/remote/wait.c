@@ -344,6 +344,7 @@ sl_wait_conn(SlConn *conn, TimestampTz deadline)
 {
 	SlWaitItem	item = {.conn = conn,.events = sl_conn_wants(conn)};
 	WaitEvent	events[FIXED_EVENTS + 1];
+	TimestampTz start = TIMESTAMP_IS_NOEND(deadline) ? 0 : GetCurrentTimestamp();
 
 	prepare_own_set(conn, item.events);
 	if (!sl_probe_is_on(conn))
@@ -353,7 +354,11 @@ sl_wait_conn(SlConn *conn, TimestampTz deadline)
 		if (wait_set(conn->wait_set, deadline, sl_silence_timeout, events, lengthof(events)) > 0)
 			return true;
 		if (!TIMESTAMP_IS_NOEND(deadline) && GetCurrentTimestamp() >= deadline)
+		{
+			/* Many short waits in a row are a long silence. */
+			conn->probe.quiet_us = Max(deadline - start, 1);
 			return false;
+		}
 		conn->probe.quiet_us = sl_silence_timeout * INT64CONST(1000);
 	}
 	return wait_for_items(conn->wait_set, &item, 1, deadline);
