@@ -95,7 +95,9 @@ wait_for_answer(Commit *commit)
 			sl_conn_close(commit->conn);
 			return;
 		}
-		if (sl_wait_conn(commit->conn, Min(give_up, sl_wait_deadline(LIMIT_MS))) &&
+
+		/* Being cancelled does not end a wait while interrupts are held. */
+		if (sl_wait_conn(commit->conn, Min(give_up, sl_wait_deadline(STEP_MS))) &&
 			!sl_conn_read(commit->conn, &commit->failure))
 			return;
 	}
