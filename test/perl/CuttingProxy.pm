@@ -6,6 +6,7 @@
 #	... connect to $p->port ...
 #	$p->rule(cut => 'server', text => 'PREPARE TRANSACTION');
 #	$p->normal;
+#	$p->reset;
 #
 # rule(action => side, condition) sets what happens to one message of a side,
 # 'client' (the router) or 'server' (the shard):
@@ -13,10 +14,13 @@
 #	swallow		the message is lost, everything else goes on
 #	blackhole	nothing is forwarded any more, sockets stay open; until normal,
 #				which forwards what waited, as a network does when it is back
+#	mute		the same for this connection alone
 # Conditions, all of which must hold:
 #	nth  => 1	the nth such message from now on, over all connections
 #	type => 'Q'	its type
 #	text => ''	its contents hold this string
+#
+# reset resets all connections, with what waited, and forwards again.
 #
 # counts returns how many messages of each side were seen since the last normal
 # or rule, those of the log-in included, and whether the rule has struck.
@@ -94,6 +98,13 @@ sub normal
 	return;
 }
 
+sub reset
+{
+	my ($self) = @_;
+	$self->_command('reset');
+	return;
+}
+
 sub counts
 {
 	my ($self) = @_;
@@ -143,7 +154,7 @@ sub _serve
 	_forget();
 	while (1)
 	{
-		my @reading = grep { !$_->{eof} && length $_->{peer}{out} < MAX_WAITING } values %end;
+		my @reading = grep { !$_->{eof} && !$_->{mute} && length $_->{peer}{out} < MAX_WAITING } values %end;
 		@reading = () if $blackhole;
 		my $read = IO::Select->new($listener, $control, map { $_->{socket} } @reading);
 		my $write = IO::Select->new(map { $_->{socket} } grep { length $_->{out} } values %end);
@@ -194,7 +205,12 @@ sub _obey
 		return;
 	}
 	_forget();
-	if ($action ne 'normal')
+	$_->{mute} = 0 for values %end;
+	if ($action eq 'reset')
+	{
+		_cut($_) for grep { $_->{side} eq 'client' } values %end;
+	}
+	elsif ($action ne 'normal')
 	{
 		$rule = { action => $action, side => $side, nth => $nth, type => $type, text => $text };
 	}
@@ -213,7 +229,7 @@ sub _connect
 		_reset($client);
 		return;
 	}
-	my ($a, $b) = map { { socket => $_, in => '', out => '', eof => 0 } } $client, $server;
+	my ($a, $b) = map { { socket => $_, in => '', out => '', eof => 0, mute => 0 } } $client, $server;
 	@$a{qw(side peer framed)} = ('client', $b, 0);
 	@$b{qw(side peer framed)} = ('server', $a, 1);
 	for my $end ($a, $b)
@@ -249,7 +265,7 @@ sub _forward
 	my ($end) = @_;
 	my $done = 0;
 
-	while (!$blackhole)
+	while (!$blackhole && !$end->{mute})
 	{
 		my $head = $end->{framed} ? 5 : 4;
 		last if length($end->{in}) - $done < $head;
@@ -279,6 +295,12 @@ sub _forward
 		if ($action eq 'blackhole')
 		{
 			$blackhole = 1;
+			undef $rule;
+			last;
+		}
+		if ($action eq 'mute')
+		{
+			$_->{mute} = 1 for $end, $end->{peer};
 			undef $rule;
 			last;
 		}

@@ -12,10 +12,11 @@
 # A transaction has rows of its own and writes a value of its own, so no outcome
 # can be taken for another's.  Kinds:
 #	shards	writes to every shard
-#	local	writes to a table on the router and to shard s2
-#	one		writes to shard s2 alone
-# Options of run and begin: fault, a setting for shardlet.fault; set, further SQL
-# ahead of it; name, for the report; timeout, in seconds.
+#	local	writes to a table on the router and to one shard
+#	one		writes to one shard alone
+#	alone	the same with a statement outside of a transaction block
+# Options of run and begin: shard, s2 unless told; fault, a setting for
+# shardlet.fault; set, further SQL ahead of it; name, for the report.
 
 package TransactionProbe;
 
@@ -65,17 +66,17 @@ sub new
 sub begin
 {
 	my ($self, %t) = @_;
-	my $c = $self->{c};
 
 	$t{kind} //= 'shards';
 	$t{name} //= "$t{kind}, " . ($t{fault} // 'no fault');
 	$t{value} = ++$self->{value};
-	$t{shards} = $t{kind} eq 'shards' ? $self->{shards} : ['s2'];
+	$t{shards} = $t{kind} eq 'shards' ? $self->{shards} : [ $t{shard} // 's2' ];
 	$t{keys} = { map { $_ => shift @{ $self->{keys}{$_} } } @{ $t{shards} } };
-	my $sql = ($t{set} // '') . ($t{fault} ? "SET shardlet.fault = '$t{fault}';" : '') . 'BEGIN;';
-	$sql .= "INSERT INTO local_acct VALUES ($t{value}, $t{value});" if $t{kind} eq 'local';
-	$sql .= $self->updates(\%t, $t{value}) . "\nCOMMIT;";
-	$t{session} = $c->psql_begin($sql, exists $t{timeout} ? (timeout => $t{timeout}) : ());
+	my $work = $self->updates(\%t, $t{value});
+	$work = "INSERT INTO local_acct VALUES ($t{value}, $t{value}); $work" if $t{kind} eq 'local';
+	$work = "BEGIN; $work\nCOMMIT;" if $t{kind} ne 'alone';
+	my $sql = ($t{set} // '') . ($t{fault} ? "SET shardlet.fault = '$t{fault}';" : '') . $work;
+	$t{session} = $self->{c}->psql_begin($sql);
 	return \%t;
 }
 

@@ -99,6 +99,13 @@ $proxy->normal;
 $psql->finish;
 is("$out$err", "42\n", 'and goes on');
 
+# One connection is dead and others are not.
+$proxy->rule(mute => 'client', text => 'INSERT');
+is((through('INSERT INTO t VALUES (4)'))[0], 'timed out', 'mutes a connection');
+is((through('SELECT 1'))[0], 0, 'and no other');
+$proxy->reset;
+is(rows(), 3, 'what waited is lost when all are reset');
+
 $proxy->stop;
 is((through('SELECT 1'))[0], 2, 'gone');
 
