@@ -104,6 +104,12 @@ SELECT same('SELECT b FROM t ORDER BY a LIMIT 50 OFFSET 3', 'b text'), same('SEL
 SELECT count(*), count(DISTINCT a) FROM shardlet.query('m', 'SELECT a FROM t') AS q(a int);
 SET shardlet.max_parallel_shards = 3;
 SELECT same('SELECT b FROM t ORDER BY a LIMIT 50 OFFSET 3', 'b text'), same('SELECT * FROM t ORDER BY c, a', 'a int, b text, c date, d float8');
+-- Rows that have to wait are kept in files, and those are closed.
+SET shardlet.max_parallel_shards = 1;
+SET work_mem = '64kB';
+SELECT count(*), sum(length(b)) FROM shardlet.query('m', 'SELECT a, repeat(''x'', 1000) FROM t, generate_series(1, 5) ORDER BY a') AS q(a int, b text);
+SELECT count(*) FROM (SELECT FROM shardlet.query('m', 'SELECT a, repeat(''x'', 1000) FROM t, generate_series(1, 5) ORDER BY a') AS q(a int, b text) LIMIT 3) r;
+RESET work_mem;
 RESET shardlet.max_parallel_shards;
 
 -- Not simply parts of the whole: refused, unless there is one result per shard.

@@ -567,9 +567,26 @@ stop_streams(SlFanout *fanout, bool aborts)
 }
 
 /*
- * Ends a fan-out; ending it again does nothing.  What it kept in tuplestores
- * goes with its memory and resource owner.
+ * Closes the files of what was kept.  In an abort the resource owner closes
+ * them, and may have done so already.
  */
+static void
+end_spills(SlFanout *fanout, bool aborts)
+{
+	for (int i = 0; i < fanout->stream_count; i++)
+	{
+		SlStream   *stream = &fanout->streams[i];
+
+		if (stream->spill != NULL && !aborts)
+		{
+			ExecClearTuple(stream->spill_slot);
+			tuplestore_end(stream->spill);
+		}
+		stream->spill = NULL;
+	}
+}
+
+/* Ends a fan-out; ending it again does nothing. */
 static void
 end_fanout(SlFanout *fanout, bool aborts)
 {
@@ -579,6 +596,7 @@ end_fanout(SlFanout *fanout, bool aborts)
 	fanout->was_aborted = aborts;
 	dlist_delete(&fanout->node);
 	stop_streams(fanout, aborts);
+	end_spills(fanout, aborts);
 }
 
 void
