@@ -4,7 +4,8 @@
  *
  * libpq calls us in the middle of its work, where nothing may be thrown, and
  * showing a notice can throw: so they are kept and shown by whoever reads
- * next.
+ * next.  Whoever does not care for them sets the list to NIL: the memory context
+ * that they are in is emptied when the next one comes and none waits.
  */
 #include "postgres.h"
 
@@ -80,14 +81,16 @@ keep_notice(void *arg, const PGresult *result)
 	}
 	if (list_length(conn->notices) >= MAX_WAITING)
 		return;
-	notice = MemoryContextAllocExtended(conn->context, sizeof(Notice), MCXT_ALLOC_NO_OOM);
+	if (conn->notices == NIL)
+		MemoryContextReset(conn->notice_context);
+	notice = MemoryContextAllocExtended(conn->notice_context, sizeof(Notice), MCXT_ALLOC_NO_OOM);
 	if (notice == NULL)
 		return;
 	notice->level = level_of(PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED));
-	notice->message = copy_field(conn->context, result, PG_DIAG_MESSAGE_PRIMARY);
-	notice->detail = copy_field(conn->context, result, PG_DIAG_MESSAGE_DETAIL);
-	notice->hint = copy_field(conn->context, result, PG_DIAG_MESSAGE_HINT);
-	old_context = MemoryContextSwitchTo(conn->context);
+	notice->message = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_PRIMARY);
+	notice->detail = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_DETAIL);
+	notice->hint = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_HINT);
+	old_context = MemoryContextSwitchTo(conn->notice_context);
 	conn->notices = lappend(conn->notices, notice);
 	MemoryContextSwitchTo(old_context);
 }
@@ -95,19 +98,9 @@ keep_notice(void *arg, const PGresult *result)
 void
 sl_notice_watch(SlConn *conn)
 {
+	conn->notice_context = AllocSetContextCreate(conn->context, "shardlet notices",
+												 ALLOCSET_SMALL_SIZES);
 	PQsetNoticeReceiver(conn->pg, keep_notice, conn);
-}
-
-static void
-free_notice(Notice *notice)
-{
-	if (notice->message != NULL)
-		pfree(notice->message);
-	if (notice->detail != NULL)
-		pfree(notice->detail);
-	if (notice->hint != NULL)
-		pfree(notice->hint);
-	pfree(notice);
 }
 
 /* Shows what has come in since the last time. */
@@ -124,6 +117,5 @@ sl_notice_show(SlConn *conn)
 					errmsg("shard \"%s\": %s", conn->shard, notice->message),
 					notice->detail ? errdetail_internal("%s", notice->detail) : 0,
 					notice->hint ? errhint("%s", notice->hint) : 0);
-		free_notice(notice);
 	}
 }

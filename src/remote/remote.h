@@ -187,7 +187,8 @@ typedef struct SlConn
 	void		(*yield) (struct SlConn *conn); /* makes the owner let go */
 	WaitEventSet *wait_set;		/* kept for waits on this connection alone */
 	uint32		wait_events;
-	List	   *notices;		/* texts that wait to be shown */
+	List	   *notices;		/* that wait to be shown; see notice.c */
+	MemoryContext notice_context;
 	SlProbe		probe;
 	SlConnTxn	txn;
 	SlConnSlot *slot;			/* what others see of it, or NULL */
