@@ -45,6 +45,25 @@ SET timezone = 'UTC';
 SELECT DISTINCT * FROM shardlet.query('m', $$SELECT ('2026-07-01 12:00+02'::timestamptz)::text$$) AS q(a text);
 RESET ALL;
 SELECT DISTINCT * FROM shardlet.query('m', $$SELECT ('2026-07-01 12:00+02'::timestamptz)::text, (DATE '2026-02-03')::text$$) AS q(a text, b text);
+-- They may change while rows are still to come.
+BEGIN;
+SET LOCAL datestyle = 'SQL, DMY';
+SET LOCAL intervalstyle = 'sql_standard';
+DECLARE c CURSOR FOR SELECT a, b, c::text = '(1,x)' AS c FROM shardlet.query('m', $$SELECT DATE '2024-02-01' + g, interval '-1 day -2:00', (1, 'x') FROM generate_series(0, 5) g ORDER BY g$$, shards => '{s1}') AS q(a date, b interval, c text);
+FETCH 2 FROM c;
+SET LOCAL datestyle = 'ISO, MDY';
+SET LOCAL intervalstyle = 'postgres';
+FETCH 2 FROM c;
+COMMIT;
+BEGIN;
+SET LOCAL shardlet.max_parallel_shards = 1;
+DECLARE c CURSOR FOR SELECT encode(convert_to(a::text, 'UTF8'), 'hex') AS a, b, encode(convert_to(c::text, 'UTF8'), 'hex') AS c FROM shardlet.query('m', $$SELECT U&'\00e4'::name, 42, jsonb '"\u00e4"'$$) AS q(a name, b int, c jsonb);
+FETCH 1 FROM c;
+SET LOCAL client_encoding = 'LATIN1';
+FETCH 2 FROM c;
+SET LOCAL client_encoding = 'UTF8';
+FETCH 2 FROM c;
+COMMIT;
 -- And so is the search_path.
 SELECT count(*) FROM shardlet.execute('m', 'CREATE SCHEMA other');
 SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE other.hidden (a int)');

@@ -386,6 +386,7 @@ sl_stream_execute(SlStream *stream)
 	if (stream->use.takes_snapshot)
 		stream->snapshot_deadline = sl_wait_deadline(sl_connect_timeout);
 	sl_txn_join(stream->conn, &stream->use);
+	sl_decoder_begin(stream->decoder);
 	sl_flight_execute(stream->conn, prepared, spec->param_count, spec->params, stream->is_binary);
 	sl_txn_end_statement(stream->conn, &stream->use);
 	sl_flight_sync(stream->conn);

@@ -11,9 +11,11 @@
  * what rows are compared by when streams are merged, and from there into the
  * types that the caller wants.
  *
- * Binary text is in the router's database encoding, as the connection asked
- * for, while PostgreSQL's receive functions expect the encoding of the
- * router's client.  Where these differ everything travels as text.
+ * Rows may be read long after they were asked for, as by a cursor, and settings
+ * may have changed meanwhile.  So text is read with the settings under which the
+ * shard writes it.  And binary text is in the router's database encoding, as the
+ * connection asked for, while PostgreSQL's receive functions expect the encoding
+ * of the router's client: that is set aside while they run.
  */
 #include "postgres.h"
 
@@ -22,8 +24,10 @@
 #include "executor/executor.h"
 #include "libpq/pqformat.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_coerce.h"
+#include "pgtime.h"
 #include "port/pg_bswap.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
@@ -51,6 +55,15 @@ typedef struct WireColumn
 	FmgrInfo	function;
 	Oid			io_param;
 } WireColumn;
+
+/* What decides how dates and times are written. */
+typedef struct Format
+{
+	int			date_style;
+	int			date_order;
+	int			interval_style;
+	pg_tz	   *timezone;
+} Format;
 
 typedef struct OutputColumn
 {
@@ -111,8 +124,6 @@ can_receive(Oid type)
 bool
 sl_decode_is_binary(const SlPrepared *prepared)
 {
-	if (pg_get_client_encoding() != GetDatabaseEncoding())
-		return false;
 	for (int i = 0; i < prepared->column_count; i++)
 	{
 		if (!can_receive(prepared->types[i]))
@@ -214,6 +225,9 @@ struct SlDecoder
 {
 	int			wire_count;
 	WireColumn *wire;
+	bool		uses_input;		/* some values are read as text */
+	bool		uses_receive;	/* or by receive functions */
+	Format		format;			/* of text */
 	TupleDesc	wire_descriptor;
 	int			output_count;
 	OutputColumn *outputs;
@@ -245,6 +259,8 @@ sl_decoder_make(const SlPrepared *prepared, bool binary, TupleDesc wanted,
 					errmsg("rows cannot be ordered by an expression of a user-defined type that is not in the select list"),
 					errhint("Add the expression to the select list."));
 		init_wire_column(&decoder->wire[i], type, binary);
+		decoder->uses_input = decoder->uses_input || decoder->wire[i].method == DECODE_INPUT;
+		decoder->uses_receive = decoder->uses_receive || decoder->wire[i].method == DECODE_RECEIVE;
 		TupleDescInitEntry(decoder->wire_descriptor, i + 1, prepared->names[i], type, -1, 0);
 	}
 	decoder->output_count = wanted->natts;
@@ -312,9 +328,46 @@ decode_value(WireColumn *column, char *data, int length)
 	return ReceiveFunctionCall(&column->function, &buffer, column->io_param, -1);
 }
 
-/* Decodes a row as the shard sent it, into the current memory context. */
+static Format
+get_format(void)
+{
+	Format		format;
+
+	format.date_style = DateStyle;
+	format.date_order = DateOrder;
+	format.interval_style = IntervalStyle;
+	format.timezone = session_timezone;
+	return format;
+}
+
+static void
+set_format(const Format *format)
+{
+	DateStyle = format->date_style;
+	DateOrder = format->date_order;
+	IntervalStyle = format->interval_style;
+	session_timezone = format->timezone;
+}
+
+/* The rows are asked for now, by a session with these settings. */
 void
-sl_decoder_row(SlDecoder *decoder, const PGresult *result, int row, Datum *values, bool *nulls)
+sl_decoder_begin(SlDecoder *decoder)
+{
+	decoder->format = get_format();
+}
+
+static bool
+has_other_format(const SlDecoder *decoder)
+{
+	const Format *format = &decoder->format;
+
+	return decoder->uses_input &&
+		(format->date_style != DateStyle || format->date_order != DateOrder ||
+		 format->interval_style != IntervalStyle || format->timezone != session_timezone);
+}
+
+static void
+decode_row(SlDecoder *decoder, const PGresult *result, int row, Datum *values, bool *nulls)
 {
 	for (int i = 0; i < decoder->wire_count; i++)
 	{
@@ -323,6 +376,38 @@ sl_decoder_row(SlDecoder *decoder, const PGresult *result, int row, Datum *value
 			decode_value(&decoder->wire[i], PQgetvalue(result, row, i),
 						 PQgetlength(result, row, i));
 	}
+}
+
+/* The same with the settings and the encoding that the row was sent with. */
+static void
+decode_other_row(SlDecoder *decoder, const PGresult *result, int row, Datum *values, bool *nulls)
+{
+	Format		format = get_format();
+	int			encoding = pg_get_client_encoding();
+
+	PG_TRY();
+	{
+		set_format(&decoder->format);
+		SetClientEncoding(GetDatabaseEncoding());
+		decode_row(decoder, result, row, values, nulls);
+	}
+	PG_FINALLY();
+	{
+		set_format(&format);
+		SetClientEncoding(encoding);
+	}
+	PG_END_TRY();
+}
+
+/* Decodes a row as the shard sent it, into the current memory context. */
+void
+sl_decoder_row(SlDecoder *decoder, const PGresult *result, int row, Datum *values, bool *nulls)
+{
+	if (has_other_format(decoder) ||
+		(decoder->uses_receive && pg_get_client_encoding() != GetDatabaseEncoding()))
+		decode_other_row(decoder, result, row, values, nulls);
+	else
+		decode_row(decoder, result, row, values, nulls);
 }
 
 /*

@@ -370,6 +370,7 @@ extern bool sl_decode_fits(const SlPrepared *prepared, TupleDesc wanted,
 extern SlDecoder *sl_decoder_make(const SlPrepared *prepared, bool binary,
 								  TupleDesc wanted, const int *sources,
 								  const char *shard);
+extern void sl_decoder_begin(SlDecoder *decoder);
 extern TupleDesc sl_decoder_wire_descriptor(const SlDecoder *decoder);
 extern void sl_decoder_row(SlDecoder *decoder, const PGresult *result, int row,
 						   Datum *values, bool *nulls);
