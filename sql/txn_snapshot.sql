@@ -19,6 +19,21 @@ SELECT put(1, 1);
 SELECT q.a FROM shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'')', NULL, 1) AS q(a text);
 COMMIT;
 
+-- After own writes too, and without what the statement itself writes.
+BEGIN;
+SELECT put(1, 21);
+SELECT g, q.n, put(1, 30 + g) FROM generate_series(1, 3) g,
+	LATERAL shardlet.query_key('m', 'SELECT count(*) FROM t WHERE a > $1', ARRAY[(20 + g * 0)::text], 1) AS q(n bigint);
+SELECT q.n, put(1, 40), p.n FROM shardlet.query_key('m', 'SELECT count(*) FROM t WHERE a > 20', NULL, 1) AS q(n bigint),
+	shardlet.query_key('m', 'SELECT count(*) FROM t WHERE a > 20 AND true', NULL, 1) AS p(n bigint);
+SAVEPOINT a;
+SELECT g, q.n, put(1, 50 + g) FROM generate_series(1, 2) g,
+	LATERAL shardlet.query_key('m', 'SELECT count(*) FROM t WHERE a > $1', ARRAY[(20 + g * 0)::text], 1) AS q(n bigint);
+ROLLBACK TO a;
+SELECT g, q.n FROM generate_series(1, 2) g,
+	LATERAL shardlet.query_key('m', 'SELECT count(*) FROM t WHERE a > $1', ARRAY[(20 + g * 0)::text], 1) AS q(n bigint);
+ROLLBACK;
+
 -- Snapshots of several shards that agree.
 SET shardlet.consistent_reads = on;
 SELECT * FROM shardlet.query('m', 'SELECT current_setting(''transaction_isolation'') WHERE EXISTS (SELECT FROM t)') AS q(a text);

@@ -29,6 +29,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "fanout/fanout.h"
+#include "guard/guard.h"
 #include "map/map.h"
 #include "remote/remote.h"
 #include "shard/shard.h"
@@ -51,4 +52,5 @@ _PG_init(void)
 	sl_scan_init();
 	sl_shard_hook_init();
 	sl_worker_init();
+	sl_use_snapshot_init();
 }

@@ -1,5 +1,13 @@
 -- Transactions over several shards.
 
+-- Called by the router, on a shard.
+CREATE FUNCTION shardlet.use_snapshot(statement bigint)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_use_snapshot';
+COMMENT ON FUNCTION shardlet.use_snapshot(bigint)
+	IS 'on a shard: lets the next query see what the first one of a statement of the router saw';
+
 CREATE FUNCTION shardlet.recover()
 RETURNS int
 LANGUAGE c VOLATILE PARALLEL UNSAFE

@@ -209,6 +209,7 @@ open_entry(PoolEntry *entry, SlShard *shard)
 	conn->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID,
 											  ObjectIdGetDatum(shard->server));
 	conn->shard_slot = sl_stat_shard(shard->id);
+	conn->is_bare = shard->bare;
 	show_entry(conn, shard);
 	failure = sl_conn_start(conn, &target);
 	if (failure != NULL)

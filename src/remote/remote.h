@@ -170,6 +170,7 @@ typedef struct SlConn
 	bool		must_use_password;
 	bool		plain_path;
 	bool		is_read_only;	/* but for explicit transactions */
+	bool		is_bare;		/* the shard has no extension */
 	bool		is_stale;		/* the server or user mapping has changed */
 	bool		is_leaving;		/* the shard said so while nothing was asked */
 	bool		wants_write;	/* connecting: wait until writable */

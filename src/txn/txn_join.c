@@ -218,6 +218,22 @@ note_write(SlConn *conn)
 		conn->txn.write_level = level;
 }
 
+/*
+ * The transaction is not the statement's own, because it has written; its
+ * queries on the shard must agree all the same.  A bare shard cannot do that.
+ */
+static void
+share_snapshot(SlConn *conn, uint64 statement)
+{
+	char		number[32];
+	const char *params[] = {number};
+
+	if (conn->is_bare || IsolationUsesXactSnapshot())
+		return;
+	snprintf(number, sizeof(number), "%llu", (unsigned long long) statement);
+	sl_flight_prelude(conn, "SELECT shardlet.use_snapshot($1)", 1, params);
+}
+
 /* All snapshots of the transaction were taken at one time: is this one there? */
 static void
 check_snapshot(const SlConn *conn)
@@ -257,6 +273,8 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 		sl_flight_xid(conn);
 	if (use->takes_snapshot)
 		sl_flight_mark(conn);
+	else if (use->statement != 0 && conn->txn.statement == 0)
+		share_snapshot(conn, use->statement);
 }
 
 /* Goes behind a statement, in the same flight: ends what was begun for it. */
