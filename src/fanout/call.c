@@ -350,6 +350,7 @@ begin_query_key(const SlCall *call, TupleDesc wanted)
 	SlText	   *query = sl_text_parse(get_sql(call, KEY_SQL));
 
 	sl_call_params(get_array(call, KEY_PARAMS), &spec.param_count, &spec.params);
+	spec.own_param_count = spec.param_count;
 	spec.text = query;
 	spec.use.writes = query->is_write;
 	spec.sql = query->sql;

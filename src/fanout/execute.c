@@ -241,6 +241,8 @@ shardlet_execute(PG_FUNCTION_ARGS)
 		PreventCommandIfReadOnly("shardlet.execute()");
 	sl_call_check_states(&shards, query->is_write, work.skip);
 	add_replies(&work, shards);
+	if (query->is_utility)
+		sl_flight_distrust();
 	if (work.atomic)
 		sl_snapshot_begin();
 	open_shards(work.replies, work.count);

@@ -47,6 +47,7 @@ typedef struct SlText
 	const char *source;			/* as the caller wrote it */
 	char	   *sql;			/* as shards get it */
 	bool		is_write;
+	bool		is_utility;		/* it may change what tables look like */
 	bool		writes_in_with; /* WITH has an INSERT, UPDATE or DELETE */
 	const char *whole;			/* why a shard's result is no part of the
 								 * whole, or NULL */

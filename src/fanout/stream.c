@@ -28,6 +28,9 @@
 /* A connection that was dead before it was used shows that so soon. */
 #define RETRY_WITHIN_US (1000 * 1000)
 
+/* A statement with parameters is prepared again after this. */
+#define PREPARED_LIFE_MS 60000
+
 static bool drain_step(SlStream *stream);
 
 /* Gives the connection back. */
@@ -55,6 +58,26 @@ wants_to_write(const SlStream *stream, const SlFailure *failure)
 {
 	return failure->sqlstate == ERRCODE_READ_ONLY_SQL_TRANSACTION && !stream->use.writes &&
 		!XactReadOnly && (stream->conn->txn.level == 0 || stream->conn->txn.statement != 0);
+}
+
+/*
+ * May the failure be one of a statement that was prepared before a table
+ * changed?  It keeps the types of its columns, which the shard notices, and of
+ * its parameters, which then do not fit.
+ */
+static bool
+is_out_of_date(const SlStream *stream, const SlFailure *failure)
+{
+	int			category = ERRCODE_TO_CATEGORY(failure->sqlstate);
+
+	if (!stream->was_prepared)
+		return false;
+	return failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED ||
+		failure->sqlstate == ERRCODE_UNDEFINED_PSTATEMENT ||
+		failure->sqlstate == SL_ERR_DIFFERENT ||
+		(stream->spec->own_param_count > 0 && !stream->is_parsed &&
+		 (category == ERRCODE_DATA_EXCEPTION ||
+		  category == ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION));
 }
 
 /* Can all that the failed statement did on the shard be taken back? */
@@ -88,9 +111,7 @@ can_retry(const SlStream *stream, const SlFailure *failure)
 	if (failure->lost)
 		return stream->was_open && stream->waited_us < RETRY_WITHIN_US &&
 			(stream->conn->txn.level == 0 || stream->has_begun);
-	return stream->was_prepared && can_undo(stream) &&
-		(failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED ||
-		 failure->sqlstate == ERRCODE_UNDEFINED_PSTATEMENT);
+	return can_undo(stream) && is_out_of_date(stream, failure);
 }
 
 /* Somebody else may have forgotten it already. */
@@ -114,7 +135,7 @@ fail_or_retry(SlStream *stream, SlFailure *failure)
 	sl_txn_settle(stream->conn);
 	if (retry && stream->has_begun)
 		sl_txn_abandon(stream->conn);
-	if (failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED && stream->was_prepared)
+	if (!failure->lost && is_out_of_date(stream, failure))
 		forget_prepared(stream);
 	if (!retry)
 	{
@@ -196,6 +217,17 @@ take_description(SlStream *stream, const SlPrepared *prepared)
 }
 
 /*
+ * Values that are only compared with could be misread as well when a column's
+ * type changes, but to parse each read anew costs too much: that is done now and
+ * then.
+ */
+static bool
+is_old(const SlStream *stream, const SlPrepared *prepared)
+{
+	return sl_flight_is_old(prepared, stream->spec->own_param_count > 0 ? PREPARED_LIFE_MS : 0);
+}
+
+/*
  * Sends something that tells about the statement and does nothing.  If the
  * shard is in the session's transaction, a failure must not harm that.
  */
@@ -226,6 +258,11 @@ send_prepare(SlStream *stream)
 	SlTxnUse	describing = {.is_alone = true,.is_part = true,.statement = stream->use.statement};
 
 	sl_pool_note_success(conn);
+	if (prepared != NULL && is_old(stream, prepared))
+	{
+		sl_flight_forget(conn, prepared);
+		prepared = NULL;
+	}
 	stream->was_prepared = prepared != NULL;
 	if (prepared != NULL)
 	{
@@ -345,11 +382,24 @@ sl_stream_ask(SlStream *stream, const char *question)
 		return;
 	}
 	begin_telling(stream->conn, &asking);
-	sl_flight_ask(stream->conn, question, spec->own_param_count, spec->param_types, spec->params);
+	sl_flight_ask(stream->conn, question, spec->own_param_count, spec->param_types, spec->params,
+				  false);
 	if (!stream->conn->txn.has_part)
 		sl_flight_sync(stream->conn);
 	end_telling(stream->conn, &asking);
 	stream->state = STREAM_ASKING;
+}
+
+/*
+ * A prepared statement keeps the types of its parameters.  If a column has got
+ * another type since, the shard would cast values from the old one, and may lose
+ * a part of them without a word.  So what was prepared earlier is parsed anew if
+ * it writes.
+ */
+static bool
+parses_anew(const SlStream *stream)
+{
+	return stream->was_prepared && stream->spec->own_param_count > 0 && stream->use.writes;
 }
 
 /* Sends the statement, which has been described. */
@@ -387,10 +437,44 @@ sl_stream_execute(SlStream *stream)
 		stream->snapshot_deadline = sl_wait_deadline(sl_connect_timeout);
 	sl_txn_join(stream->conn, &stream->use);
 	sl_decoder_begin(stream->decoder);
-	sl_flight_execute(stream->conn, prepared, spec->param_count, spec->params, stream->is_binary);
+	stream->is_parsed = parses_anew(stream);
+	if (stream->is_parsed)
+		sl_flight_ask(stream->conn, spec->sql, spec->param_count, spec->param_types, spec->params,
+					  stream->is_binary);
+	else
+		sl_flight_execute(stream->conn, prepared, spec->param_count, spec->params,
+						  stream->is_binary);
 	sl_txn_end_statement(stream->conn, &stream->use);
 	sl_flight_sync(stream->conn);
 	stream->state = STREAM_RUNNING;
+}
+
+/* Has a statement that was parsed anew the columns that it had? */
+static bool
+has_known_columns(const SlStream *stream)
+{
+	const SlPrepared *prepared = stream->prepared;
+
+	if (PQnfields(stream->result) != prepared->column_count)
+		return false;
+	for (int i = 0; i < prepared->column_count; i++)
+	{
+		if (PQftype(stream->result, i) != prepared->types[i])
+			return false;
+	}
+	return true;
+}
+
+static SlFailure *
+columns_changed(const SlStream *stream)
+{
+	SlFailure  *failure = palloc0(sizeof(SlFailure));
+
+	failure->sqlstate = SL_ERR_DIFFERENT;
+	failure->message = psprintf("columns of the result have changed on shard \"%s\"",
+								stream->shard_name);
+	failure->hint = "Run the transaction again.";
+	return failure;
 }
 
 /* Takes in what has arrived while the statement runs. */
@@ -405,23 +489,26 @@ step_running(SlStream *stream)
 	do
 	{
 		event = sl_flight_next(stream->conn, &stream->result, &failure);
-		if (event == SL_EVENT_ROWS || event == SL_EVENT_DONE)
+		if ((event == SL_EVENT_ROWS || event == SL_EVENT_DONE) && stream->is_parsed &&
+			stream->failure == NULL && !has_known_columns(stream))
+			stream->failure = columns_changed(stream);
+		else if (event == SL_EVENT_ROWS || event == SL_EVENT_DONE)
 		{
-			stream->has_answered = true;
+			stream->has_answered = stream->failure == NULL;
 			stream->next_row = 0;
 		}
 		if (event == SL_EVENT_MARK)
 			stream->has_snapshot = true;
-		if (event == SL_EVENT_DONE && PQntuples(stream->result) == 0)
+		if (stream->result != NULL &&
+			(PQntuples(stream->result) == 0 || stream->failure != NULL))
 		{
-			/* The last result; the end of the flight comes next. */
+			/* The last result, or of no use; the end of the flight comes. */
 			PQclear(stream->result);
 			stream->result = NULL;
 		}
 		if (event == SL_EVENT_FAILED && stream->failure == NULL)
 			stream->failure = failure;
-	} while ((event == SL_EVENT_DONE || event == SL_EVENT_FAILED || event == SL_EVENT_MARK) &&
-			 stream->result == NULL && stream->conn->state == SL_CONN_OPEN);
+	} while (event != SL_EVENT_NONE && event != SL_EVENT_IDLE && stream->result == NULL && stream->conn->state == SL_CONN_OPEN);
 	if (stream->failure != NULL && (event == SL_EVENT_IDLE || stream->conn->state != SL_CONN_OPEN))
 	{
 		failure = stream->failure;

@@ -43,6 +43,7 @@ typedef struct SlStream
 	SlPrepared *prepared;		/* a copy: the connection may forget its own */
 	bool		is_binary;		/* how its rows come */
 	bool		was_prepared;	/* by an earlier statement */
+	bool		is_parsed;		/* runs without what was prepared */
 	bool		was_open;		/* the connection, by an earlier statement */
 	bool		has_retried;
 	bool		has_begun;		/* the shard's transaction, by this statement */

@@ -405,6 +405,10 @@ sl_text_parse(const char *source)
 	else if (IsA(command, ExplainStmt) || IsA(command, VariableShowStmt))
 		query->whole = "A utility command gives one result for each shard.";
 	else
+	{
 		query->is_write = true;
+		query->is_utility = !IsA(command, InsertStmt) && !IsA(command, UpdateStmt) &&
+			!IsA(command, DeleteStmt) && !IsA(command, MergeStmt);
+	}
 	return query;
 }

@@ -15,8 +15,10 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "common/hashfn.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "base/base.h"
 #include "compat.h"
@@ -24,6 +26,9 @@
 
 /* So many prepared statements are kept on a connection. */
 #define MAX_PREPARED 128
+
+/* Raised when prepared statements of all connections may be out of date. */
+static uint64 epoch = 0;
 
 static void
 fail_to_send(SlConn *conn)
@@ -106,12 +111,13 @@ sl_flight_query(SlConn *conn, const char *sql, int param_count, const char *cons
 	expect(conn, SL_EXPECT_ROWS);
 }
 
-/* The same with types of the parameters; 0 is unknown. */
+/* The same with types of the parameters, 0 is unknown, and rows of either form. */
 void
 sl_flight_ask(SlConn *conn, const char *sql, int param_count, const Oid *types,
-			  const char *const *params)
+			  const char *const *params, bool binary)
 {
-	if (!PQsendQueryParams(conn->pg, sql, param_count, types, params, NULL, NULL, 0))
+	if (!PQsendQueryParams(conn->pg, sql, param_count, types, params, NULL, NULL,
+						   binary ? 1 : 0))
 		fail_to_send(conn);
 	expect(conn, SL_EXPECT_ROWS);
 }
@@ -184,6 +190,26 @@ hash_sql(const char *sql)
 {
 	return DatumGetUInt64(hash_any_extended((const unsigned char *) sql,
 											(int) strlen(sql), 0));
+}
+
+/*
+ * Was a statement prepared so long ago, or before this session sent a command
+ * that may have changed tables?
+ */
+bool
+sl_flight_is_old(const SlPrepared *prepared, int lifetime_ms)
+{
+	return prepared->epoch != epoch ||
+		(lifetime_ms > 0 &&
+		 TimestampDifferenceExceeds(prepared->since, GetCurrentStatementStartTimestamp(),
+									lifetime_ms));
+}
+
+/* Such a command is about to be sent. */
+void
+sl_flight_distrust(void)
+{
+	epoch++;
 }
 
 /*
@@ -357,6 +383,8 @@ sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *type
 	memset((char *) prepared + sizeof(uint64), 0, sizeof(SlPrepared) - sizeof(uint64));
 	prepared->answer_count = -1;
 	prepared->sql = MemoryContextStrdup(conn->context, sql);
+	prepared->since = GetCurrentStatementStartTimestamp();
+	prepared->epoch = epoch;
 	prepared->last_use = ++conn->prepare_counter;
 	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",
 			 (unsigned long long) conn->prepare_counter);

@@ -104,6 +104,8 @@ typedef struct SlPrepared
 	int			answer_count;	/* what the shard said about its order, see
 								 * fanout/merge.c; -1: was not asked */
 	char	  **answers;
+	TimestampTz since;
+	uint64		epoch;			/* see sl_flight_is_old() */
 	uint64		last_use;
 } SlPrepared;
 
@@ -299,9 +301,11 @@ extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,
 extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, int type_count,
 									 const Oid *types);
 extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql);
+extern bool sl_flight_is_old(const SlPrepared *prepared, int lifetime_ms);
+extern void sl_flight_distrust(void);
 extern SlPrepared *sl_flight_copy(const SlPrepared *prepared);
 extern void sl_flight_ask(SlConn *conn, const char *sql, int param_count, const Oid *types,
-						  const char *const *params);
+						  const char *const *params, bool binary);
 extern void sl_flight_keep_answers(SlPrepared *prepared, const PGresult *result,
 								   MemoryContext context);
 extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
