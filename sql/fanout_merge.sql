@@ -133,7 +133,13 @@ SELECT sql, try(sql) FROM (VALUES
 	('SELECT a FROM t ORDER BY count(*) OVER ()'), ('SHOW work_mem'), ('EXPLAIN SELECT 1'),
 	('SELECT a FROM t ORDER BY a FETCH FIRST 3 ROWS WITH TIES'), ('SELECT a FROM t ORDER BY a USING <'),
 	('SELECT a FROM t LIMIT 1 + 1'), ('SELECT a FROM t LIMIT true'),
+	('SELECT (SELECT sum(t.a)) FROM t'), ('SELECT n FROM (SELECT count(*) AS n FROM t) x'),
+	('SELECT * FROM (SELECT * FROM (SELECT a FROM t ORDER BY a LIMIT 5) x) y'), ('SELECT (SELECT count(*) FROM t y WHERE y.a = t.a) FROM t'),
+	('SELECT n FROM (SELECT count(*) AS n FROM t GROUP BY a) x'),
 	('(SELECT b FROM t ORDER BY a) LIMIT 3'), ('TABLE t ORDER BY lower(b)'), ('(SELECT b FROM t ORDER BY a LIMIT 3)')) v(sql);
+-- 16 has aggregates that are no function calls.
+SELECT sql, CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'An aggregate needs the rows of all shards.' ELSE try(sql) END
+FROM (VALUES ('SELECT json_arrayagg(a) FROM t'), ('SELECT 1 || json_objectagg(a : b)::text FROM t')) v(sql);
 SELECT * FROM shardlet.query('m', 'SELECT count(*), max(a) FROM t', per_shard => true) AS q(n bigint, m int) ORDER BY n, m;
 SELECT * FROM shardlet.query('m', 'SELECT b, count(*) FROM t GROUP BY b ORDER BY 2 DESC, b LIMIT 1') AS q(b text, n bigint, shardlet_shard name) ORDER BY 3;
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a LIMIT 2', per_shard => true) AS q(a int);

@@ -89,8 +89,18 @@ SELECT * FROM shardlet.query('m', 'DELETE FROM t WHERE a = 1 RETURNING a, b') AS
 SELECT * FROM shardlet.query('m', 'UPDATE t SET a = a WHERE a = 3', shards => '{s1}') AS q(a int);
 
 -- A text that writes is refused in a read-only transaction.
+SELECT count(*) FROM shardlet.execute('m', 'CREATE SEQUENCE s');
 BEGIN READ ONLY;
 SELECT * FROM shardlet.query('m', 'DELETE FROM t RETURNING a') AS q(a int);
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT * FROM shardlet.query('m', 'EXPLAIN (ANALYZE, COSTS OFF) DELETE FROM t', per_shard => true) AS q(x text);
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT * FROM shardlet.query('m', 'SELECT nextval(''s'')', shards => '{s1}') AS q(a int);
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT * FROM shardlet.query('m', 'EXPLAIN (COSTS OFF) DELETE FROM t', shards => '{s1}', per_shard => true) AS q(x text);
 ROLLBACK;
 
 -- Wrong input.
@@ -117,5 +127,6 @@ SELECT count(*) FROM shardlet.connections;
 SELECT shardlet.close_connections('nonesuch');
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t') AS q(a int);
 
+SELECT count(*) FROM shardlet.execute('m', 'DROP SEQUENCE s');
 SELECT * FROM shardlet.execute(NULL, 'DROP TABLE t', shards => '{s1,s2,s3,s4}');
 SELECT count(shardlet.drop_map(map)) FROM shardlet.maps;

@@ -96,6 +96,13 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_client_has_sent_more() (pq_buffer_remaining_data() > 0)
 #endif
 
+/* 16 has aggregates that are not written as a function call. */
+#if PG_VERSION_NUM < 160000
+#define sl_is_json_aggregate(node) false
+#else
+#define sl_is_json_aggregate(node) (IsA(node, JsonArrayAgg) || IsA(node, JsonObjectAgg))
+#endif
+
 /* 16 lets whoever parses names take errors softly. */
 #if PG_VERSION_NUM < 160000
 #define sl_split_name(name) stringToQualifiedNameList(name)

@@ -10,6 +10,7 @@
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
+#include "commands/defrem.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_target.h"
@@ -19,6 +20,7 @@
 #include "utils/syscache.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "fanout/fanout.h"
 
 void
@@ -45,25 +47,76 @@ is_aggregate_name(const char *name)
 	return found;
 }
 
-/* Finds what is computed over several rows, on this level of the query. */
+static const char over_window[] = "A window function needs the rows of all shards.";
+static const char over_rows[] = "An aggregate needs the rows of all shards.";
+
+/* What a call computes over several rows, or NULL. */
+static const char *
+why_call(const FuncCall *call)
+{
+	if (call->over != NULL)
+		return over_window;
+	if (call->agg_star || call->agg_distinct || call->agg_order || call->agg_filter ||
+		call->agg_within_group || is_aggregate_name(strVal(llast(call->funcname))))
+		return over_rows;
+	return NULL;
+}
+
+/*
+ * Finds what is computed over several rows, on this level of the query.  An
+ * aggregate in a subquery without FROM is one of this level.
+ */
 static bool
 find_over_rows(Node *node, const char **what)
 {
-	if (node == NULL || IsA(node, SelectStmt) || IsA(node, SubLink))
+	if (node == NULL || IsA(node, SelectStmt))
 		return false;
-	if (IsA(node, FuncCall))
+	if (IsA(node, SubLink))
 	{
-		FuncCall   *call = (FuncCall *) node;
+		const SelectStmt *select = (SelectStmt *) ((SubLink *) node)->subselect;
 
-		if (call->over != NULL)
-			*what = "A window function needs the rows of all shards.";
-		else if (call->agg_star || call->agg_distinct || call->agg_order || call->agg_filter ||
-				 call->agg_within_group || is_aggregate_name(strVal(llast(call->funcname))))
-			*what = "An aggregate needs the rows of all shards.";
-		if (*what != NULL)
-			return true;
+		return IsA(select, SelectStmt) && select->op == SETOP_NONE && select->fromClause == NIL &&
+			find_over_rows((Node *) select->targetList, what);
 	}
-	return raw_expression_tree_walker(node, find_over_rows, (void *) what);
+	if (IsA(node, FuncCall))
+		*what = why_call((FuncCall *) node);
+	else if (sl_is_json_aggregate(node))
+		*what = over_rows;
+	return *what != NULL || raw_expression_tree_walker(node, find_over_rows, (void *) what);
+}
+
+/* The query in FROM, if there is nothing else. */
+static const SelectStmt *
+only_subquery(const SelectStmt *select)
+{
+	const RangeSubselect *item;
+
+	if (list_length(select->fromClause) != 1 || !IsA(linitial(select->fromClause), RangeSubselect))
+		return NULL;
+	item = linitial(select->fromClause);
+	return IsA(item->subquery, SelectStmt) ? (const SelectStmt *) item->subquery : NULL;
+}
+
+/*
+ * Below the top only what can never be right is looked for: one row of each
+ * shard, or some rows of each.  Groups may well be parts of the whole, if all
+ * rows of a group are on one shard.
+ */
+static const char *
+why_whole_below(const SelectStmt *select)
+{
+	const char *what = NULL;
+
+	while ((select = only_subquery(select)) != NULL && select->op == SETOP_NONE)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (select->limitCount != NULL || select->limitOffset != NULL)
+			return "LIMIT in a subquery needs the rows of all shards.";
+		if (select->groupClause == NIL &&
+			find_over_rows((Node *) select->targetList, &what) && what == over_rows)
+			return what;
+	}
+	return NULL;
 }
 
 /* Why a query without set operations is not simply a part of the whole. */
@@ -78,7 +131,7 @@ why_whole_simple(const SelectStmt *select)
 		return "GROUP BY and HAVING need the rows of all shards.";
 	if (!find_over_rows((Node *) select->targetList, &what))
 		(void) find_over_rows((Node *) select->sortClause, &what);
-	return what;
+	return what != NULL ? what : why_whole_below(select);
 }
 
 /*
@@ -383,6 +436,35 @@ parse_commands(const char *source)
 	return commands;
 }
 
+static bool
+is_change(Node *command)
+{
+	return IsA(command, InsertStmt) || IsA(command, UpdateStmt) || IsA(command, DeleteStmt) ||
+		IsA(command, MergeStmt);
+}
+
+/* EXPLAIN ANALYZE runs the command. */
+static bool
+explain_writes(const ExplainStmt *explain)
+{
+	bool		runs = false;
+	ListCell   *cell;
+
+	foreach(cell, explain->options)
+	{
+		DefElem    *option = lfirst(cell);
+
+		if (strcmp(option->defname, "analyze") == 0)
+			runs = defGetBoolean(option);
+	}
+	if (!runs)
+		return false;
+	if (IsA(explain->query, SelectStmt))
+		return writes_in_with((SelectStmt *) explain->query) ||
+			((SelectStmt *) explain->query)->lockingClause != NIL;
+	return true;
+}
+
 /* Parses a text; more than one command, or none, is an error. */
 SlText *
 sl_text_parse(const char *source)
@@ -403,12 +485,14 @@ sl_text_parse(const char *source)
 	if (IsA(command, SelectStmt))
 		parse_select(query, (SelectStmt *) command);
 	else if (IsA(command, ExplainStmt) || IsA(command, VariableShowStmt))
+	{
 		query->whole = "A utility command gives one result for each shard.";
+		query->is_write = IsA(command, ExplainStmt) && explain_writes((ExplainStmt *) command);
+	}
 	else
 	{
 		query->is_write = true;
-		query->is_utility = !IsA(command, InsertStmt) && !IsA(command, UpdateStmt) &&
-			!IsA(command, DeleteStmt) && !IsA(command, MergeStmt);
+		query->is_utility = !is_change(command);
 	}
 	return query;
 }
