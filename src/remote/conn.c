@@ -409,6 +409,7 @@ sl_conn_time_is_up(SlConn *conn, SlFailure **failure)
 	else
 		*failure = sl_failure_unreachable(conn->shard,
 										  psprintf("No answer came within %d ms.", sl_connect_timeout));
+	(*failure)->is_silent = true;
 	note_silence(conn);
 	sl_conn_close(conn);
 	return true;

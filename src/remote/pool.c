@@ -157,12 +157,15 @@ static SlFailure *
 check_pause(const PoolEntry *entry, const SlShard *shard)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	SlFailure  *failure;
 
 	if (entry->pause_ms == 0 || now >= entry->retry_at)
 		return NULL;
-	return sl_failure_unreachable(NameStr(shard->name),
-								  psprintf("It did not answer a moment ago; the next attempt is made in %ld ms.",
-										   TimestampDifferenceMilliseconds(now, entry->retry_at)));
+	failure = sl_failure_unreachable(NameStr(shard->name),
+									 psprintf("It did not answer a moment ago; the next attempt is made in %ld ms.",
+											  TimestampDifferenceMilliseconds(now, entry->retry_at)));
+	failure->is_silent = true;
+	return failure;
 }
 
 /* Lets others see the connection. */

@@ -44,6 +44,7 @@ typedef struct SlFailure
 {
 	int			sqlstate;
 	bool		lost;			/* the connection is gone, or never was */
+	bool		is_silent;		/* nothing answered when it was connected to */
 	bool		never_ran;		/* it went before the shard came to the
 								 * statement */
 	const char *message;

@@ -123,8 +123,8 @@ open_list(Look *look)
 	{
 		look->conn = open_as(look->shard, lfirst_oid(cell), &look->failure);
 
-		/* Not reached at all: another user would not be either. */
-		if (look->conn != NULL || look->failure->lost)
+		/* Where nobody answers, nobody answers another user. */
+		if (look->conn != NULL || look->failure->is_silent)
 			return;
 	}
 }
@@ -336,13 +336,16 @@ sl_recover_all(int *finished)
 			replies[count++].shard = shard;
 	}
 
-	/* Those that do not answer are found out all at a time. */
+	/*
+	 * Those that do not answer are found out all at a time.  One that refuses
+	 * this user may let another in.
+	 */
 	sl_broadcast_open(replies, count);
 	for (int i = 0; i < count; i++)
 	{
 		SlReply    *reply = &replies[i];
 
-		if (reply->failure == NULL || !reply->failure->lost)
+		if (reply->failure == NULL || !reply->failure->is_silent)
 			(void) sl_recover_shard(reply->shard, reply->failure == NULL ? reply->conn : NULL,
 									finished);
 	}
