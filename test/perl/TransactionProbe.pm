@@ -9,6 +9,10 @@
 #	$p->settle('after that');
 #	$p->judge('none', $t);
 #
+#	my $t = $p->begin_at('txn_after_all_prepares', kind => 'local');
+#	... let something happen ...
+#	$p->let_go($t);
+#
 # A transaction has rows of its own and writes a value of its own, so no outcome
 # can be taken for another's.  Kinds:
 #	shards	writes to every shard
@@ -45,7 +49,7 @@ my $update = q{SELECT v FROM shardlet.query_key('m', 'UPDATE acct SET v = $1 WHE
 sub new
 {
 	my ($class, $c) = @_;
-	my $self = bless { c => $c, value => 0, keys => {} }, $class;
+	my $self = bless { c => $c, value => 0, gates => 0, keys => {} }, $class;
 
 	$c->sql(q{SELECT shardlet.create_map('m');
 		CREATE TABLE local_acct (id bigint PRIMARY KEY, v int);
@@ -97,6 +101,30 @@ sub end
 		$t->{stderr} = $stderr;
 		$t->{told} = $self->{c}->sqlstate_of($status, $stderr);
 	}
+	return;
+}
+
+# The same for a transaction that waits at a point of its way; returns when it is
+# there.
+sub begin_at
+{
+	my ($self, $point, %option) = @_;
+	my $router = $self->{c}->router;
+	my $gate = PostgreSQL::Test::Utils::tempdir . '/gate' . ++$self->{gates};
+	my $mark = $self->{c}->log_mark($router);
+	my $t = $self->begin(name => ($option{kind} // 'shards') . ", $point", %option, fault => "$point:wait=$gate");
+
+	$router->wait_for_log(qr/fault \Q$point: wait=$gate\E/, $mark);
+	$t->{gate} = $gate;
+	return $t;
+}
+
+# Those that wait go on, to their end.
+sub let_go
+{
+	my ($self, @transactions) = @_;
+	append_to_file($_->{gate}, '') for @transactions;
+	$self->end(@transactions);
 	return;
 }
 

@@ -32,27 +32,6 @@ my %open_at = (@points, @points_alone);
 my $c = ShardletCluster->new(shards => 3, router_conf => "restart_after_crash = on\n");
 my $probe = TransactionProbe->new($c);
 my $router = $c->router;
-my $gate = 0;
-
-# Begins a transaction that waits at a point, and waits until it is there.
-sub begin_at
-{
-	my ($point, $kind) = @_;
-	my $file = PostgreSQL::Test::Utils::tempdir . '/gate' . ++$gate;
-	my $mark = $c->log_mark($router);
-	my $t = $probe->begin(kind => $kind, fault => "$point:wait=$file", name => "$kind, $point");
-
-	$router->wait_for_log(qr/fault \Q$point: wait=$file\E/, $mark);
-	$t->{gate} = $file;
-	return $t;
-}
-
-# The transactions that wait go on.
-sub open_gates
-{
-	append_to_file($_->{gate}, '') for @_;
-	return;
-}
 
 # A server that lost a process starts all others anew.
 sub wait_for_restart
@@ -67,7 +46,7 @@ sub wait_for_restart
 sub kill_backend
 {
 	my ($point) = @_;
-	my $other = begin_at($point, 'local');
+	my $other = $probe->begin_at($point, kind => 'local');
 	my $mark = $c->log_mark($router);
 	my $victim = $probe->run(fault => "$point:kill");
 
@@ -80,7 +59,7 @@ sub kill_backend
 sub kill_router
 {
 	my ($point) = @_;
-	my $other = begin_at($point, 'shards');
+	my $other = $probe->begin_at($point);
 	my $pid = $c->sql(q{SELECT pid FROM pg_stat_activity WHERE query LIKE 'COMMIT%'});
 	my $victim = $probe->run(kind => 'local', fault => "$point:stop");
 
@@ -126,12 +105,11 @@ sub kill_shards
 
 	for my $point (grep { /$points/ } grep { !ref } @points)
 	{
-		push @transactions, begin_at($point, $_) for qw(shards local);
+		push @transactions, $probe->begin_at($point, kind => $_) for qw(shards local);
 	}
-	push @transactions, begin_at($_, 'one') for grep { /$points/ } grep { !ref } @points_alone;
+	push @transactions, $probe->begin_at($_, kind => 'one') for grep { /$points/ } grep { !ref } @points_alone;
 	$c->kill9($c->shard($_)) for @shards;
-	open_gates(@transactions);
-	$probe->end(@transactions);
+	$probe->let_go(@transactions);
 	$c->start($c->shard($_)) for @shards;
 	$probe->settle("@shards killed");
 	$_->{name} = "@shards killed, $_->{name}" for @transactions;
