@@ -36,6 +36,7 @@ typedef struct Victim
 	SlConn	   *conn;
 	SlConn		killer;			/* its pg is NULL when not needed */
 	bool		asked;			/* pg_cancel_backend() is on its way */
+	bool		has_answered;	/* the server, to the second connection */
 } Victim;
 
 typedef struct Cancellation
@@ -93,6 +94,23 @@ start_killer(Victim *victim)
 		sl_conn_close(killer);
 }
 
+/*
+ * The server is there, but lets nobody else in: it may have no place left.  It
+ * takes a request to cancel all the same.  That blocks, but not for long, since
+ * it has just answered.
+ */
+static void
+send_request(const SlConn *conn)
+{
+	PGcancel   *request = PQgetCancel(conn->pg);
+	char		error[256];
+
+	if (request == NULL)
+		return;
+	(void) PQcancel(request, error, sizeof(error));
+	PQfreeCancel(request);
+}
+
 static void
 advance_killer(Victim *victim)
 {
@@ -103,15 +121,20 @@ advance_killer(Victim *victim)
 	{
 		/* The answer, or the end of the connection: either way we are done. */
 		if (!PQconsumeInput(killer->pg) || !PQisBusy(killer->pg))
+		{
+			victim->asked = false;
 			sl_conn_close(killer);
+		}
 		return;
 	}
+	victim->has_answered = victim->has_answered || sl_probe_hears(killer->pg);
 	switch (PQconnectPoll(killer->pg))
 	{
 		case PGRES_POLLING_OK:
 			snprintf(sql, sizeof(sql), "SELECT pg_catalog.pg_cancel_backend(%d)",
 					 PQbackendPID(victim->conn->pg));
 			killer->state = SL_CONN_OPEN;
+			victim->asked = true;
 			if (!PQsendQuery(killer->pg, sql))
 				sl_conn_close(killer);
 			break;
@@ -123,6 +146,8 @@ advance_killer(Victim *victim)
 			break;
 		default:
 			sl_conn_close(killer);
+			if (victim->has_answered)
+				send_request(victim->conn);
 	}
 }
 
@@ -188,9 +213,12 @@ close_all(Cancellation *work)
 {
 	for (int i = 0; i < work->count; i++)
 	{
-		sl_conn_close(&work->victims[i].killer);
-		if (is_busy(work->victims[i].conn))
-			sl_conn_close(work->victims[i].conn);
+		Victim	   *victim = &work->victims[i];
+
+		/* A cancel that comes late would hit the next statement. */
+		if (is_busy(victim->conn) || (victim->killer.pg != NULL && victim->asked))
+			sl_conn_close(victim->conn);
+		sl_conn_close(&victim->killer);
 	}
 }
 

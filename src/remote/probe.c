@@ -114,20 +114,20 @@ begin_attempt(SlConn *conn)
  * Has the server said something after it was told who connects?  libpq does not
  * tell an error that the server sent from one of its own.
  */
-static bool
-hears_server(const SlProbe *probe)
+bool
+sl_probe_hears(const PGconn *pg)
 {
 	char		byte;
 
-	return PQstatus(probe->pg) == CONNECTION_AWAITING_RESPONSE &&
-		recv(PQsocket(probe->pg), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+	return PQstatus(pg) == CONNECTION_AWAITING_RESPONSE &&
+		recv(PQsocket(pg), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
 /* The second connection's socket is ready. */
 static void
 advance_attempt(SlProbe *probe)
 {
-	probe->has_answered = probe->has_answered || hears_server(probe);
+	probe->has_answered = probe->has_answered || sl_probe_hears(probe->pg);
 	switch (PQconnectPoll(probe->pg))
 	{
 		case PGRES_POLLING_READING:

@@ -269,6 +269,7 @@ extern bool sl_probe_is_on(const SlConn *conn);
 extern int64 sl_probe_time_left(const SlConn *conn);
 extern bool sl_probe_advance(SlConn *conn, int64 elapsed_us, bool is_ready);
 extern SlFailure *sl_probe_failure(const SlConn *conn);
+extern bool sl_probe_hears(const PGconn *pg);
 extern void sl_probe_forget(SlConn *conn);
 
 /* pool.c */

@@ -124,5 +124,12 @@ my ($status, $stdout);
 is($stdout, 'boss', 'as long as it is one');
 like($stderr, qr/2F003/, 'and no longer');
 
+# Who may have one connection only can cancel what runs on it all the same.
+$c->shard_sql(1, q{ALTER ROLE plain RESET default_transaction_read_only; ALTER ROLE plain CONNECTION LIMIT 1});
+my $start = time;
+is($c->sqlstate(q{SET ROLE app; SET statement_timeout = '500ms'; SELECT * FROM shardlet.query('m', 'SELECT pg_sleep(60)') AS q(a text)}), '57014', 'a cancel without a place for a second connection');
+cmp_ok(time - $start, '<', 4, 'in no time');
+is($c->shard_sql(1, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND state = 'active' AND pid <> pg_backend_pid()}), 0, 'nothing runs on');
+
 $c->destroy;
 done_testing();
