@@ -88,6 +88,25 @@ SELECT count(*) FROM shardlet.query('empty', 'SELECT a FROM t') AS q(a int);
 SELECT * FROM shardlet.query('m', 'DELETE FROM t WHERE a = 1 RETURNING a, b') AS q(a int, b text);
 SELECT * FROM shardlet.query('m', 'UPDATE t SET a = a WHERE a = 3', shards => '{s1}') AS q(a int);
 
+-- What writes runs to its end, though nobody wants the rest of its rows; also
+-- if that shows only while it runs, and if it may be left out.
+SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE w AS SELECT g AS a, repeat(''x'', 600) AS b, 0 AS n FROM generate_series(1, 5000) g');
+SELECT count(*) FROM shardlet.execute('m', 'CREATE FUNCTION touch(i int) RETURNS text LANGUAGE sql AS $f$ UPDATE w SET n = n + 1 WHERE a = i RETURNING b $f$');
+SELECT length(b) FROM shardlet.query('m', 'UPDATE w SET n = n + 1 RETURNING b') AS q(b text) LIMIT 1;
+SET shardlet.max_parallel_shards = 1;
+SELECT length(b) FROM shardlet.query('m', 'UPDATE w SET n = n + 1 RETURNING b') AS q(b text) LIMIT 1;
+RESET shardlet.max_parallel_shards;
+SELECT length(b) FROM shardlet.query('m', 'UPDATE w SET n = n + 1 RETURNING b', on_error => 'skip') AS q(b text) LIMIT 1;
+CREATE TEMP TABLE first AS SELECT b FROM shardlet.query('m', 'SELECT touch(g) FROM generate_series(1, 300) g') AS q(b text) LIMIT 1;
+BEGIN;
+SELECT length(b) FROM shardlet.query('m', 'UPDATE w SET n = n + 1 RETURNING b') AS q(b text) LIMIT 1;
+SELECT length(b) FROM shardlet.query('m', 'SELECT touch(g) FROM generate_series(1, 300) g') AS q(b text) LIMIT 1;
+SELECT count(*) FROM (SELECT FROM shardlet.query('m', 'SELECT b FROM w') AS q(b text) LIMIT 1) r;
+COMMIT;
+SELECT shardlet_shard, n FROM shardlet.query('m', 'SELECT sum(n) FROM w') AS q(n int, shardlet_shard name) ORDER BY 1;
+SELECT count(*) FROM shardlet.execute('m', 'DROP FUNCTION touch');
+SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE w');
+
 -- A text that writes is refused in a read-only transaction.
 SELECT count(*) FROM shardlet.execute('m', 'CREATE SEQUENCE s');
 BEGIN READ ONLY;

@@ -440,14 +440,11 @@ store_row(SlFanout *fanout, SlStream *stream, TupleTableSlot *slot)
 	ExecStoreVirtualTuple(slot);
 }
 
-/*
- * Takes in all that the shards have to say.  A statement that was sent inside a
- * savepoint which the fan-out may outlive must not be running at its end.
- */
+/* Runs the statement to its end on all shards, and keeps their rows or not. */
 static void
-come_home(SlFanout *fanout)
+run_to_end(SlFanout *fanout, bool keeps)
 {
-	bool		any = fanout->has_strayed;
+	bool		any = true;
 
 	while (any)
 	{
@@ -458,14 +455,44 @@ come_home(SlFanout *fanout)
 		{
 			SlStream   *stream = &fanout->streams[i];
 
-			if (stream->state == STREAM_RUNNING)
+			if (stream->state == STREAM_RUNNING && keeps)
 				sl_stream_spill(stream);
+			else if (stream->state == STREAM_RUNNING)
+				sl_stream_skip(stream);
 			sl_fanout_check_failure(fanout, stream);
 			any = any || sl_stream_is_live(stream);
 		}
 		sl_fanout_wait_for_some(fanout);
 	}
+}
+
+/*
+ * A statement that was sent inside a savepoint which the fan-out may outlive
+ * must not be running at its end.
+ */
+static void
+come_home(SlFanout *fanout)
+{
+	if (fanout->has_strayed)
+		run_to_end(fanout, true);
 	fanout->has_strayed = false;
+}
+
+/*
+ * What writes is done on all shards, though nobody may want the rest of its
+ * rows.  That it writes may have shown on some of them only, so far.
+ */
+static void
+finish_writes(SlFanout *fanout)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(fanout->context);
+	bool		writes = false;
+
+	for (int i = 0; i < fanout->stream_count; i++)
+		writes = writes || fanout->streams[i].use.writes;
+	if (writes)
+		run_to_end(fanout, false);
+	MemoryContextSwitchTo(old_context);
 }
 
 /*
@@ -602,6 +629,8 @@ end_fanout(SlFanout *fanout, bool aborts)
 void
 sl_fanout_end(SlFanout *fanout)
 {
+	if (!fanout->is_over)
+		finish_writes(fanout);
 	end_fanout(fanout, false);
 }
 

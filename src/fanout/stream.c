@@ -50,14 +50,15 @@ fail(SlStream *stream, SlFailure *failure)
 }
 
 /*
- * It went without a transaction, or with one that only reads, and a function
- * in it writes.
+ * It went without a transaction, or with one or a savepoint that only reads, and
+ * a function in it writes.
  */
 static bool
 wants_to_write(const SlStream *stream, const SlFailure *failure)
 {
 	return failure->sqlstate == ERRCODE_READ_ONLY_SQL_TRANSACTION && !stream->use.writes &&
-		!XactReadOnly && (stream->conn->txn.level == 0 || stream->conn->txn.statement != 0);
+		!XactReadOnly && (stream->conn->txn.level == 0 || stream->conn->txn.statement != 0 ||
+						  stream->conn->txn.has_part);
 }
 
 /*
@@ -131,6 +132,7 @@ static void
 fail_or_retry(SlStream *stream, SlFailure *failure)
 {
 	bool		retry = can_retry(stream, failure);
+	bool		writes = !failure->lost && wants_to_write(stream, failure);
 
 	sl_txn_settle(stream->conn);
 	if (retry && stream->has_begun)
@@ -143,7 +145,7 @@ fail_or_retry(SlStream *stream, SlFailure *failure)
 		return;
 	}
 	stream->has_retried = true;
-	if (wants_to_write(stream, failure))
+	if (writes)
 	{
 		stream->use.writes = true;
 		stream->use.ends = false;
@@ -747,6 +749,22 @@ sl_stream_spill(SlStream *stream)
 		step_running(stream);
 	} while (stream->result != NULL);
 	CurrentResourceOwner = old_owner;
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Throws away what has come, so that more can come. */
+void
+sl_stream_skip(SlStream *stream)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
+
+	do
+	{
+		if (stream->result != NULL)
+			PQclear(stream->result);
+		stream->result = NULL;
+		step_running(stream);
+	} while (stream->result != NULL);
 	MemoryContextSwitchTo(old_context);
 }
 

@@ -136,6 +136,7 @@ extern void sl_stream_ask(SlStream *stream, const char *question);
 extern void sl_stream_execute(SlStream *stream);
 extern bool sl_stream_take_row(SlStream *stream);
 extern void sl_stream_spill(SlStream *stream);
+extern void sl_stream_skip(SlStream *stream);
 extern bool sl_stream_needs_wait(const SlStream *stream);
 extern void sl_stream_time_out(SlStream *stream);
 extern void sl_stream_release(SlStream *stream);

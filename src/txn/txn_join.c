@@ -166,10 +166,16 @@ follow_savepoints(SlConn *conn)
 	txn->level = txn->sent_level = level;
 }
 
+/*
+ * A part that reads may be stopped and taken back, so it must not write behind
+ * our back.  The end of the savepoint is the end of that.
+ */
 static void
-begin_part(SlConn *conn)
+begin_part(SlConn *conn, bool writes)
 {
 	sl_flight_prelude(conn, "SAVEPOINT " PART_NAME, 0, NULL);
+	if (!writes && !conn->txn.is_read_only)
+		sl_flight_prelude(conn, "SET TRANSACTION READ ONLY", 0, NULL);
 	conn->txn.has_part = true;
 }
 
@@ -186,7 +192,7 @@ sl_txn_follow(SlConn *conn, const SlTxnUse *use)
 		txn->is_read_only = true;
 	}
 	if (use->is_part)
-		begin_part(conn);
+		begin_part(conn, use->writes);
 }
 
 /* Can the statement go without a transaction? */
