@@ -63,6 +63,38 @@ SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM nonesuch', shards => '{s
 BEGIN READ ONLY;
 SELECT * FROM shardlet.execute('m', 'DELETE FROM t');
 ROLLBACK;
+-- Commands that change a connection and not the database.
+CREATE FUNCTION try(sql text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	detail text;
+BEGIN
+	PERFORM shardlet.execute('m', sql, shards => '{s1}');
+	RETURN 'not refused';
+EXCEPTION WHEN feature_not_supported THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	RETURN detail;
+END $$;
+SELECT sql, try(sql) FROM (VALUES
+	('BEGIN'), ('COMMIT'), ('SAVEPOINT a'), ('PREPARE TRANSACTION ''x'''), ('SET TRANSACTION READ ONLY'), ('SET timezone = ''Asia/Tokyo'''),
+	('SET LOCAL TimeZone = ''Asia/Tokyo'''), ('SET LOCAL work_mem = ''1MB'''), ('RESET ALL'), ('RESET timezone'), ('SET ROLE pg_monitor'),
+	('SET LOCAL ROLE pg_monitor'), ('SET SESSION AUTHORIZATION DEFAULT'), ('DISCARD ALL'), ('LISTEN x'), ('UNLISTEN *'),
+	('PREPARE p AS SELECT 1'), ('EXECUTE p'), ('EXPLAIN EXECUTE p'), ('DEALLOCATE ALL'), ('DECLARE c CURSOR FOR SELECT 1'),
+	('FETCH c'), ('CLOSE ALL'), ('LOCK TABLE t'), ('NOTIFY x')) v(sql);
+SELECT * FROM shardlet.execute('m', 'BEGIN', atomic => false);
+SELECT * FROM shardlet.query('m', 'SET search_path = public') AS q(a int);
+DROP FUNCTION try;
+-- Functions can do it; what the shard reports is put right with the next
+-- statement.
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT set_config('timezone', 'Asia/Tokyo', false), set_config('client_encoding', 'LATIN1', false), set_config('datestyle', 'SQL, DMY', false)$$)
+	AS q(a text, b text, c text);
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT current_setting('timezone'), octet_length(U&'\00e4'), current_setting('client_encoding'), current_setting('datestyle')$$)
+	AS q(a text, b int, c text, d text);
+BEGIN;
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT set_config('timezone', 'Asia/Tokyo', true)$$) AS q(a text);
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT current_setting('timezone')$$) AS q(a text);
+COMMIT;
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT current_setting('timezone')$$) AS q(a text);
+
 -- Wrong input.
 SELECT * FROM shardlet.execute('m', '');
 SELECT * FROM shardlet.execute('m', NULL);

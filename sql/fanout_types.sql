@@ -45,6 +45,28 @@ SET timezone = 'UTC';
 SELECT DISTINCT * FROM shardlet.query('m', $$SELECT ('2026-07-01 12:00+02'::timestamptz)::text$$) AS q(a text);
 RESET ALL;
 SELECT DISTINCT * FROM shardlet.query('m', $$SELECT ('2026-07-01 12:00+02'::timestamptz)::text, (DATE '2026-02-03')::text$$) AS q(a text, b text);
+-- Constants are read anew, though the text is the same.
+CREATE FUNCTION first_of_month() RETURNS SETOF date LANGUAGE sql AS $$
+	SELECT DISTINCT * FROM shardlet.query('m', $d$SELECT DATE '02/01/2026'$d$) AS q(a date) $$;
+SET datestyle = 'ISO, MDY';
+SELECT first_of_month();
+SET datestyle = 'ISO, DMY';
+SELECT first_of_month();
+DROP FUNCTION first_of_month;
+RESET datestyle;
+-- So are those that change what a text means.
+SET standard_conforming_strings = off;
+SET escape_string_warning = off;
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT 'it\'s', 'a\\b' LIMIT 5$$) AS q(a text, b text);
+RESET standard_conforming_strings;
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT 'it\'s', 'a\\b' LIMIT 5$$) AS q(a text, b text);
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT 'a\\b' LIMIT 5$$) AS q(a text);
+SET transform_null_equals = on;
+SET bytea_output = 'escape';
+SET array_nulls = off;
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT NULL = NULL, '\x61'::bytea::text, '{null}'::text[]::text$$) AS q(a bool, b text, c text);
+RESET ALL;
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT NULL = NULL, '\x61'::bytea::text, '{null}'::text[]::text$$) AS q(a bool, b text, c text);
 -- They may change while rows are still to come.
 BEGIN;
 SET LOCAL datestyle = 'SQL, DMY';

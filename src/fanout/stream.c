@@ -226,7 +226,8 @@ take_description(SlStream *stream, const SlPrepared *prepared)
 static bool
 is_old(const SlStream *stream, const SlPrepared *prepared)
 {
-	return sl_flight_is_old(prepared, stream->spec->own_param_count > 0 ? PREPARED_LIFE_MS : 0);
+	return sl_flight_is_old(stream->conn, prepared,
+							stream->spec->own_param_count > 0 ? PREPARED_LIFE_MS : 0);
 }
 
 /*
@@ -260,6 +261,8 @@ send_prepare(SlStream *stream)
 	SlTxnUse	describing = {.is_alone = true,.is_part = true,.statement = stream->use.statement};
 
 	sl_pool_note_success(conn);
+	if (!sl_session_is_current(conn))
+		sl_session_send(conn);
 	if (prepared != NULL && is_old(stream, prepared))
 	{
 		sl_flight_forget(conn, prepared);

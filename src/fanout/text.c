@@ -436,6 +436,67 @@ parse_commands(const char *source)
 	return commands;
 }
 
+static void
+refuse_command(const char *detail, const char *hint)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("command cannot be run on shards this way"),
+			errdetail("%s", detail),
+			errhint("%s", hint));
+}
+
+static void
+check_set(const VariableSetStmt *set)
+{
+	if (set->kind == VAR_SET_MULTI)
+		refuse_command("Transactions on shards follow the session's.",
+					   "Use SET TRANSACTION in the session.");
+	if (!set->is_local)
+		refuse_command("It changes a connection that later statements use.",
+					   "Set it in the session, if it is one of those that shards follow, or with ALTER ROLE or ALTER DATABASE on the shards; or use SET LOCAL.");
+	if (set->name != NULL && (sl_session_keeps(set->name) || strcmp(set->name, "role") == 0 ||
+							  strcmp(set->name, "session_authorization") == 0))
+		refuse_command("Shards follow the session in this setting.", "Set it in the session.");
+}
+
+/*
+ * Connections are kept for later statements, and their transactions are the
+ * session's.  So commands that change a connection, and not the database, are
+ * not for texts.
+ */
+static void
+check_command(Node *command)
+{
+	switch (nodeTag(command))
+	{
+		case T_TransactionStmt:
+			refuse_command("Transactions on shards follow the session's.",
+						   "Use BEGIN, COMMIT, ROLLBACK and SAVEPOINT in the session.");
+			break;
+		case T_VariableSetStmt:
+			check_set((VariableSetStmt *) command);
+			break;
+		case T_DiscardStmt:
+		case T_ListenStmt:
+		case T_UnlistenStmt:
+		case T_PrepareStmt:
+		case T_ExecuteStmt:
+		case T_DeallocateStmt:
+		case T_DeclareCursorStmt:
+		case T_FetchStmt:
+		case T_ClosePortalStmt:
+			refuse_command("It changes, or depends on, the state of a connection.",
+						   "Connections are shardlet's own: shardlet.close_connections() closes them.");
+			break;
+		case T_ExplainStmt:
+			check_command(((ExplainStmt *) command)->query);
+			break;
+		default:
+			break;
+	}
+}
+
 static bool
 is_change(Node *command)
 {
@@ -482,6 +543,7 @@ sl_text_parse(const char *source)
 				errmsg("text has more than one command"),
 				errhint("Give one command at a time."));
 	command = linitial_node(RawStmt, commands)->stmt;
+	check_command(command);
 	if (IsA(command, SelectStmt))
 		parse_select(query, (SelectStmt *) command);
 	else if (IsA(command, ExplainStmt) || IsA(command, VariableShowStmt))

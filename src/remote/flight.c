@@ -155,6 +155,15 @@ sl_flight_sync(SlConn *conn)
 	expect(conn, SL_EXPECT_SYNC);
 }
 
+/* The same behind settings: when it is answered, these have taken effect. */
+void
+sl_flight_sync_settings(SlConn *conn)
+{
+	if (!PQpipelineSync(conn->pg))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_SETTINGS);
+}
+
 /*
  * Sends a command and a sync; if nobody will look at its outcome, it counts as
  * part of what comes next.  Returns false if that is not possible.
@@ -194,12 +203,12 @@ hash_sql(const char *sql)
 
 /*
  * Was a statement prepared so long ago, or before this session sent a command
- * that may have changed tables?
+ * that may have changed tables, or with other settings?
  */
 bool
-sl_flight_is_old(const SlPrepared *prepared, int lifetime_ms)
+sl_flight_is_old(const SlConn *conn, const SlPrepared *prepared, int lifetime_ms)
 {
-	return prepared->epoch != epoch ||
+	return prepared->epoch != epoch || prepared->setting_changes != conn->setting_changes ||
 		(lifetime_ms > 0 &&
 		 TimestampDifferenceExceeds(prepared->since, GetCurrentStatementStartTimestamp(),
 									lifetime_ms));
@@ -385,6 +394,7 @@ sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *type
 	prepared->sql = MemoryContextStrdup(conn->context, sql);
 	prepared->since = GetCurrentStatementStartTimestamp();
 	prepared->epoch = epoch;
+	prepared->setting_changes = conn->setting_changes;
 	prepared->last_use = ++conn->prepare_counter;
 	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",
 			 (unsigned long long) conn->prepare_counter);
@@ -512,6 +522,8 @@ take_result(SlConn *conn, PGresult *taken, PGresult **result, SlFailure **failur
 	if (status == PGRES_PIPELINE_SYNC)
 	{
 		PQclear(taken);
+		if (head == SL_EXPECT_SETTINGS && conn->has_settings)
+			sl_session_note(conn);
 		head_is_done(conn);
 		*again = true;
 		return SL_EVENT_NONE;

@@ -59,16 +59,18 @@ typedef struct SlFailure
 	int			position;		/* in the statement; 0: not known */
 } SlFailure;
 
+#define SL_NUMBER_COUNT 12
+#define SL_REPORTED_COUNT 7
+
 /* The settings that change results, as PostgreSQL keeps them. */
 typedef struct SlSettings
 {
 	pg_tz	   *timezone;
-	int			date_style;
-	int			date_order;
-	int			interval_style;
-	int			float_digits;
+	int			numbers[SL_NUMBER_COUNT];
 	bool		read_only;
 	char	   *search_path;	/* in the connection's context */
+	bool		is_reported;	/* the shard has told what it made of them */
+	char	   *reported[SL_REPORTED_COUNT];	/* in the connection's context */
 } SlSettings;
 
 typedef enum SlConnState
@@ -88,6 +90,7 @@ typedef enum SlExpect
 	SL_EXPECT_ROWS,				/* a statement whose rows are streamed */
 	SL_EXPECT_MARK,				/* tells when the shard has come so far */
 	SL_EXPECT_XID,				/* the transaction's id, which is kept */
+	SL_EXPECT_SETTINGS,			/* a sync after which settings have effect */
 	SL_EXPECT_SYNC
 } SlExpect;
 
@@ -107,6 +110,7 @@ typedef struct SlPrepared
 	char	  **answers;
 	TimestampTz since;
 	uint64		epoch;			/* see sl_flight_is_old() */
+	uint64		setting_changes;
 	uint64		last_use;
 } SlPrepared;
 
@@ -180,6 +184,7 @@ typedef struct SlConn
 	uint32		server_hash;	/* of the cache entries it was made from */
 	bool		has_settings;	/* "settings" are the shard's */
 	SlSettings	settings;
+	uint64		setting_changes;
 	SlExpect   *expected;		/* a ring */
 	int			expected_size;
 	int			expected_head;
@@ -283,6 +288,8 @@ extern void sl_pool_note_success(const SlConn *conn);
 /* session.c */
 extern bool sl_session_is_current(const SlConn *conn);
 extern void sl_session_send(SlConn *conn);
+extern void sl_session_note(SlConn *conn);
+extern bool sl_session_keeps(const char *name);
 
 /* flight.c */
 typedef enum SlEvent
@@ -303,7 +310,8 @@ extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,
 extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, int type_count,
 									 const Oid *types);
 extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql);
-extern bool sl_flight_is_old(const SlPrepared *prepared, int lifetime_ms);
+extern bool sl_flight_is_old(const SlConn *conn, const SlPrepared *prepared,
+							 int lifetime_ms);
 extern void sl_flight_distrust(void);
 extern SlPrepared *sl_flight_copy(const SlPrepared *prepared);
 extern void sl_flight_ask(SlConn *conn, const char *sql, int param_count, const Oid *types,
@@ -315,6 +323,7 @@ extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_coun
 extern void sl_flight_mark(SlConn *conn);
 extern void sl_flight_xid(SlConn *conn);
 extern void sl_flight_sync(SlConn *conn);
+extern void sl_flight_sync_settings(SlConn *conn);
 extern bool sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at);
 extern void sl_flight_forget(SlConn *conn, SlPrepared *prepared);
 extern bool sl_flight_is_empty(const SlConn *conn);

@@ -5,8 +5,12 @@
  * They are compared before every statement, in the form in which PostgreSQL
  * keeps them, which costs next to nothing; when one differs, all are sent with
  * the statement, in a transaction of their own so that a failing statement
- * does not take them back.  client_encoding is fixed when the connection is
- * made: it is the router's database encoding, whatever the client's.
+ * does not take them back.  client_encoding is the router's database encoding,
+ * whatever the client's.
+ *
+ * A function on the shard may change a setting there.  Some are reported by the
+ * protocol: what the shard said after ours had taken effect is kept, and
+ * compared as well.  Of the others nothing is known.
  *
  * Outside an explicit transaction the session's connections are read-only: what
  * a function behind a SELECT writes must be part of the session's transaction.
@@ -14,29 +18,72 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "parser/parse_expr.h"
+#include "parser/parser.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/bytea.h"
 #include "utils/float.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/xml.h"
 
 #include "base/base.h"
 #include "remote/remote.h"
 
-#define SETTING_COUNT 6
-
-static const char settings_sql[] =
-"SELECT pg_catalog.set_config('timezone', $1, false),"
-" pg_catalog.set_config('datestyle', $2, false),"
-" pg_catalog.set_config('intervalstyle', $3, false),"
-" pg_catalog.set_config('extra_float_digits', $4, false),"
-" pg_catalog.set_config('search_path', $5, false),"
-" pg_catalog.set_config('default_transaction_read_only', $6, false)";
-
-/* The last two, search_path and the other, are not the session's. */
-static const char *const setting_names[SETTING_COUNT - 2] = {
-	"timezone", "datestyle", "intervalstyle", "extra_float_digits"
+/* Settings of the session.  The others, of the connection, come first. */
+enum
+{
+	SETTING_PATH, SETTING_READ_ONLY, SETTING_ENCODING, SETTING_FIRST_OF_SESSION
 };
+
+static const char *const names[] = {
+	"search_path", "default_transaction_read_only", "client_encoding",
+	"timezone", "datestyle", "intervalstyle", "extra_float_digits",
+	"standard_conforming_strings", "escape_string_warning", "backslash_quote",
+	"transform_null_equals", "array_nulls", "bytea_output", "xmlbinary", "xmloption"
+};
+
+/* Those of them that a shard reports; search_path since 18. */
+static const char *const reported_names[SL_REPORTED_COUNT] = {
+	"client_encoding", "TimeZone", "DateStyle", "IntervalStyle",
+	"standard_conforming_strings", "default_transaction_read_only", "search_path"
+};
+
+static void
+read_numbers(int *numbers)
+{
+	int			count = 0;
+
+	numbers[count++] = DateStyle;
+	numbers[count++] = DateOrder;
+	numbers[count++] = IntervalStyle;
+	numbers[count++] = extra_float_digits;
+	numbers[count++] = standard_conforming_strings;
+	numbers[count++] = escape_string_warning;
+	numbers[count++] = backslash_quote;
+	numbers[count++] = Transform_null_equals;
+	numbers[count++] = Array_nulls;
+	numbers[count++] = bytea_output;
+	numbers[count++] = xmlbinary;
+	numbers[count++] = xmloption;
+	Assert(count == SL_NUMBER_COUNT);
+}
+
+/* Is this a setting that is kept equal? */
+bool
+sl_session_keeps(const char *name)
+{
+	for (int i = 0; i < (int) lengthof(names); i++)
+	{
+		if (pg_strcasecmp(names[i], name) == 0)
+			return true;
+	}
+	return false;
+}
 
 static const char *
 wanted_path(const SlConn *conn)
@@ -44,20 +91,51 @@ wanted_path(const SlConn *conn)
 	return conn->plain_path ? "pg_catalog" : namespace_search_path;
 }
 
+/* Is what the shard reports still what it reported then? */
+static bool
+is_as_reported(const SlConn *conn)
+{
+	for (int i = 0; conn->settings.is_reported && i < SL_REPORTED_COUNT; i++)
+	{
+		const char *now = PQparameterStatus(conn->pg, reported_names[i]);
+		const char *then = conn->settings.reported[i];
+
+		if (now != NULL && (then == NULL || strcmp(now, then) != 0))
+			return false;
+	}
+	return true;
+}
+
 /* Tells whether the shard has the settings that this session has now. */
 bool
 sl_session_is_current(const SlConn *conn)
 {
 	const SlSettings *settings = &conn->settings;
+	int			numbers[SL_NUMBER_COUNT];
 
+	read_numbers(numbers);
 	return conn->has_settings &&
 		settings->timezone == session_timezone &&
-		settings->date_style == DateStyle &&
-		settings->date_order == DateOrder &&
-		settings->interval_style == IntervalStyle &&
-		settings->float_digits == extra_float_digits &&
+		memcmp(settings->numbers, numbers, sizeof(numbers)) == 0 &&
 		settings->read_only == conn->is_read_only &&
-		strcmp(settings->search_path, wanted_path(conn)) == 0;
+		strcmp(settings->search_path, wanted_path(conn)) == 0 &&
+		is_as_reported(conn);
+}
+
+static const char *
+settings_sql(void)
+{
+	static char *sql = NULL;
+	StringInfoData list;
+
+	if (sql != NULL)
+		return sql;
+	initStringInfo(&list);
+	for (int i = 0; i < (int) lengthof(names); i++)
+		appendStringInfo(&list, "%s pg_catalog.set_config('%s', $%d, false)",
+						 i == 0 ? "SELECT" : ",", names[i], i + 1);
+	sql = MemoryContextStrdup(TopMemoryContext, list.data);
+	return sql;
 }
 
 /*
@@ -67,24 +145,50 @@ sl_session_is_current(const SlConn *conn)
 void
 sl_session_send(SlConn *conn)
 {
-	const char *values[SETTING_COUNT];
+	const char *values[lengthof(names)];
+	int			numbers[SL_NUMBER_COUNT];
 	SlSettings *settings = &conn->settings;
 
-	for (int i = 0; i < SETTING_COUNT - 2; i++)
-		values[i] = GetConfigOption(setting_names[i], false, false);
-	values[SETTING_COUNT - 2] = wanted_path(conn);
-	values[SETTING_COUNT - 1] = conn->is_read_only ? "on" : "off";
-	sl_flight_prelude(conn, settings_sql, SETTING_COUNT, values);
-	sl_flight_sync(conn);
+	values[SETTING_PATH] = wanted_path(conn);
+	values[SETTING_READ_ONLY] = conn->is_read_only ? "on" : "off";
+	values[SETTING_ENCODING] = GetDatabaseEncodingName();
+	for (int i = SETTING_FIRST_OF_SESSION; i < (int) lengthof(names); i++)
+		values[i] = GetConfigOption(names[i], false, false);
+	settings->is_reported = false;
+	sl_flight_prelude(conn, settings_sql(), lengthof(names), values);
+	sl_flight_sync_settings(conn);
+
+	/*
+	 * They may decide what a text means: constants are read when it is
+	 * parsed.
+	 */
+	read_numbers(numbers);
+	if (settings->timezone != session_timezone ||
+		memcmp(settings->numbers, numbers, sizeof(numbers)) != 0)
+		conn->setting_changes++;
 	settings->timezone = session_timezone;
-	settings->date_style = DateStyle;
-	settings->date_order = DateOrder;
-	settings->interval_style = IntervalStyle;
-	settings->float_digits = extra_float_digits;
+	memcpy(settings->numbers, numbers, sizeof(numbers));
 	settings->read_only = conn->is_read_only;
 	conn->txn.has_settings = conn->txn.level > 0;
 	if (settings->search_path != NULL)
 		pfree(settings->search_path);
 	settings->search_path = MemoryContextStrdup(conn->context, wanted_path(conn));
 	conn->has_settings = true;
+}
+
+/* The settings have taken effect: what does the shard report? */
+void
+sl_session_note(SlConn *conn)
+{
+	SlSettings *settings = &conn->settings;
+
+	for (int i = 0; i < SL_REPORTED_COUNT; i++)
+	{
+		const char *now = PQparameterStatus(conn->pg, reported_names[i]);
+
+		if (settings->reported[i] != NULL)
+			pfree(settings->reported[i]);
+		settings->reported[i] = now != NULL ? MemoryContextStrdup(conn->context, now) : NULL;
+	}
+	settings->is_reported = true;
 }
