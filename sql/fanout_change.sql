@@ -56,6 +56,20 @@ SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM p WHERE b = $1', '{x}') 
 SELECT DISTINCT b FROM shardlet.query('m', 'INSERT INTO p VALUES (1, $1) RETURNING b', '{x}') AS q(b text);
 COMMIT;
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM p WHERE b = $1', '{x}') AS q(a int);
+-- A shard that has forgotten its prepared statements, as when a pooler resets it.
+SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM p') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', 'SELECT b FROM p') AS q(a text);
+SELECT count(*) FROM shardlet.query('m', 'DELETE FROM p WHERE a = 5 RETURNING 1') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', 'SELECT run($1)', '{DEALLOCATE ALL}') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM p') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', 'SELECT b FROM p') AS q(a text);
+SELECT count(*) FROM shardlet.query('m', 'SELECT run($1)', '{DEALLOCATE ALL}') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', 'DELETE FROM p WHERE a = 5 RETURNING 1') AS q(a int);
+BEGIN;
+SELECT count(*) FROM shardlet.query('m', 'SELECT run($1)', '{DEALLOCATE ALL}') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM p') AS q(a int);
+SELECT count(*) FROM shardlet.query('m', 'SELECT b FROM p') AS q(a text);
+COMMIT;
 -- Two statements that are open at a time.
 BEGIN;
 DECLARE c CURSOR FOR SELECT b FROM shardlet.query('m', 'SELECT b FROM t ORDER BY b') AS q(b text);

@@ -136,6 +136,7 @@ SELECT * FROM shardlet.query('m', 'SELECT 1', shards => '{nonesuch}') AS q(a int
 SELECT * FROM shardlet.query('m', 'SELECT 1', shards => '{s1,s1}') AS q(a int);
 SELECT * FROM shardlet.query('m', 'SELECT 1', on_error => 'perhaps') AS q(a int);
 SELECT * FROM shardlet.query('m', 'SELECT $2::int', '{1}', '{s1}') AS q(a int);
+SELECT * FROM shardlet.query('m', 'SELECT 1', array_fill('x'::text, '{70000}')) AS q(a int);
 SELECT * FROM shardlet.query('m', 'COPY t TO STDOUT', shards => '{s1}') AS q(a int);
 SELECT * FROM shardlet.query('m', 'SELECT a INTO x FROM t') AS q(a int);
 SELECT * FROM shardlet.query('m', 'SELECT 1') AS q(a int, shardlet_shard int);

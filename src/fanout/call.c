@@ -16,6 +16,9 @@
 
 #define SHARD_COLUMN "shardlet_shard"
 
+/* The protocol counts them in 16 bits, and one may be added for LIMIT. */
+#define MAX_PARAMS 65534
+
 /* Arguments of query(). */
 enum
 {
@@ -66,6 +69,11 @@ sl_call_params(ArrayType *array, int *count, const char ***params)
 	if (array == NULL)
 		return;
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, count);
+	if (*count > MAX_PARAMS)
+		ereport(ERROR,
+				errcode(ERRCODE_TOO_MANY_ARGUMENTS),
+				errmsg("too many parameters"),
+				errdetail("A text can have %d parameters, and %d are given.", MAX_PARAMS, *count));
 
 	/* One more may be added for LIMIT. */
 	*params = palloc0(sizeof(char *) * (*count + 1));

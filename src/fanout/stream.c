@@ -95,10 +95,12 @@ can_undo(const SlStream *stream)
 static bool
 can_retry(const SlStream *stream, const SlFailure *failure)
 {
-	if (stream->has_retried || stream->has_answered)
+	if (stream->has_answered)
 		return false;
 	if (!failure->lost && wants_to_write(stream, failure))
 		return true;
+	if (stream->has_retried)
+		return false;
 
 	/* Snapshots that agree were taken together, and are not taken again. */
 	if (stream->use.takes_snapshot && stream->has_snapshot)
@@ -115,14 +117,16 @@ can_retry(const SlStream *stream, const SlFailure *failure)
 	return can_undo(stream) && is_out_of_date(stream, failure);
 }
 
-/* Somebody else may have forgotten it already. */
+/* Somebody else may have forgotten it already, or the shard all of them. */
 static void
-forget_prepared(SlStream *stream)
+forget_prepared(SlStream *stream, int sqlstate)
 {
 	SlPrepared *prepared;
 
 	if (stream->conn->state != SL_CONN_OPEN)
 		return;
+	if (sqlstate == ERRCODE_UNDEFINED_PSTATEMENT)
+		sl_flight_forget_all(stream->conn);
 	prepared = sl_flight_find(stream->conn, stream->spec->sql);
 	if (prepared != NULL)
 		sl_flight_forget(stream->conn, prepared);
@@ -138,7 +142,7 @@ fail_or_retry(SlStream *stream, SlFailure *failure)
 	if (retry && stream->has_begun)
 		sl_txn_abandon(stream->conn);
 	if (!failure->lost && is_out_of_date(stream, failure))
-		forget_prepared(stream);
+		forget_prepared(stream, failure->sqlstate);
 	if (!retry)
 	{
 		fail(stream, failure);
@@ -366,7 +370,7 @@ void
 sl_stream_describe_again(SlStream *stream)
 {
 	if (stream->conn->owner == NULL)
-		forget_prepared(stream);
+		forget_prepared(stream, 0);
 	stream->state = STREAM_QUEUED;
 }
 

@@ -45,7 +45,7 @@ static void
 begin_head(SlConn *conn)
 {
 	conn->in_result = false;
-	if (conn->expected_count > 0 && conn->expected[conn->expected_head] == SL_EXPECT_ROWS)
+	if (conn->expected_count > 0 && conn->expected[conn->expected_head].what == SL_EXPECT_ROWS)
 		(void) sl_stream_rows(conn->pg);
 }
 
@@ -53,7 +53,7 @@ static void
 grow_ring(SlConn *conn)
 {
 	int			size = Max(16, conn->expected_size * 2);
-	SlExpect   *ring = MemoryContextAlloc(conn->context, sizeof(SlExpect) * size);
+	SlExpected *ring = MemoryContextAlloc(conn->context, sizeof(SlExpected) * size);
 
 	for (int i = 0; i < conn->expected_count; i++)
 		ring[i] = conn->expected[(conn->expected_head + i) % conn->expected_size];
@@ -65,16 +65,26 @@ grow_ring(SlConn *conn)
 }
 
 static void
-expect(SlConn *conn, SlExpect what)
+expect_statement(SlConn *conn, SlExpect what, uint64 hash)
 {
+	SlExpected *expected;
+
 	if (conn->expected_count == conn->expected_size)
 		grow_ring(conn);
-	conn->expected[(conn->expected_head + conn->expected_count) % conn->expected_size] = what;
+	expected = &conn->expected[(conn->expected_head + conn->expected_count) % conn->expected_size];
+	expected->what = what;
+	expected->hash = hash;
 	conn->expected_count++;
 	if (conn->expected_count == 1)
 		begin_head(conn);
 	if (conn->slot != NULL)
 		conn->slot->is_active = true;
+}
+
+static void
+expect(SlConn *conn, SlExpect what)
+{
+	expect_statement(conn, what, 0);
 }
 
 static void
@@ -314,18 +324,64 @@ free_description(SlPrepared *prepared)
 	prepared->answer_count = -1;
 }
 
-/* Forgets a prepared statement, on the shard too if that listens. */
-void
-sl_flight_forget(SlConn *conn, SlPrepared *prepared)
+static void
+remove_prepared(SlConn *conn, SlPrepared *prepared)
 {
-	if (PQtransactionStatus(conn->pg) != PQTRANS_INERROR)
-	{
-		sl_flight_prelude(conn, psprintf("DEALLOCATE %s", prepared->name), 0, NULL);
-		sl_flight_sync(conn);
-	}
 	free_description(prepared);
 	pfree(prepared->sql);
 	hash_search(conn->prepared, &prepared->hash, HASH_REMOVE, NULL);
+}
+
+/*
+ * Has the shard forget statements.  It may have done so by itself, as when a
+ * pooler resets it: then DEALLOCATE fails, and would take a transaction along.
+ */
+static void
+send_forgotten(SlConn *conn)
+{
+	if (conn->txn.level > 0 || PQtransactionStatus(conn->pg) == PQTRANS_INERROR)
+		return;
+	while (conn->to_forget != NIL)
+	{
+		char	   *name = linitial(conn->to_forget);
+		char		sql[64];
+
+		snprintf(sql, sizeof(sql), "DEALLOCATE %s", name);
+		if (!PQsendQueryParams(conn->pg, sql, 0, NULL, NULL, NULL, NULL, 0))
+			fail_to_send(conn);
+		expect(conn, SL_EXPECT_FORGET);
+		sl_flight_sync(conn);
+		conn->to_forget = list_delete_first(conn->to_forget);
+		pfree(name);
+	}
+}
+
+/* Forgets a prepared statement, on the shard too as soon as possible. */
+void
+sl_flight_forget(SlConn *conn, SlPrepared *prepared)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(conn->context);
+
+	conn->to_forget = lappend(conn->to_forget, pstrdup(prepared->name));
+	MemoryContextSwitchTo(old_context);
+	remove_prepared(conn, prepared);
+	send_forgotten(conn);
+}
+
+/* Forgets all that the shard has forgotten already. */
+void
+sl_flight_forget_all(SlConn *conn)
+{
+	HASH_SEQ_STATUS status;
+	SlPrepared *prepared;
+
+	list_free_deep(conn->to_forget);
+	conn->to_forget = NIL;
+	if (conn->prepared == NULL)
+		return;
+	hash_seq_init(&status, conn->prepared);
+	while ((prepared = hash_seq_search(&status)) != NULL)
+		remove_prepared(conn, prepared);
 }
 
 static void
@@ -382,6 +438,7 @@ sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *type
 		make_table(conn);
 	if (hash_get_num_entries(conn->prepared) >= MAX_PREPARED)
 		forget_oldest(conn);
+	send_forgotten(conn);
 	prepared = hash_search(conn->prepared, &hash, HASH_ENTER, &found);
 	if (found)
 	{
@@ -399,11 +456,14 @@ sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *type
 	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",
 			 (unsigned long long) conn->prepare_counter);
 	if (!PQsendPrepare(conn->pg, prepared->name, sql, type_count, types))
+	{
+		remove_prepared(conn, prepared);
 		fail_to_send(conn);
-	expect(conn, SL_EXPECT_PREPARE);
+	}
+	expect_statement(conn, SL_EXPECT_PREPARE, hash);
 	if (!PQsendDescribePrepared(conn->pg, prepared->name))
 		fail_to_send(conn);
-	expect(conn, SL_EXPECT_DESCRIBE);
+	expect_statement(conn, SL_EXPECT_DESCRIBE, hash);
 	sl_flight_sync(conn);
 	return prepared;
 }
@@ -419,33 +479,16 @@ sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
 	expect(conn, SL_EXPECT_ROWS);
 }
 
-/* The statement whose description has just come: the one last prepared. */
+/* The statement whose description has just come, or failed to. */
 static SlPrepared *
 undescribed(SlConn *conn)
 {
-	HASH_SEQ_STATUS status;
-	SlPrepared *prepared;
+	SlPrepared *prepared = hash_search(conn->prepared,
+									   &conn->expected[conn->expected_head].hash, HASH_FIND, NULL);
 
-	hash_seq_init(&status, conn->prepared);
-	while ((prepared = hash_seq_search(&status)) != NULL)
-	{
-		if (!prepared->is_described)
-		{
-			hash_seq_term(&status);
-			return prepared;
-		}
-	}
-	elog(ERROR, "shard \"%s\" described an unknown statement", conn->shard);
-}
-
-/* The table has no place for a statement that could not be prepared. */
-static void
-forget_undescribed(SlConn *conn)
-{
-	SlPrepared *prepared = undescribed(conn);
-
-	pfree(prepared->sql);
-	hash_search(conn->prepared, &prepared->hash, HASH_REMOVE, NULL);
+	if (prepared == NULL || prepared->is_described)
+		elog(ERROR, "shard \"%s\" described an unknown statement", conn->shard);
+	return prepared;
 }
 
 /* Takes in the end of the head's results: libpq says NULL. */
@@ -488,7 +531,7 @@ bad_result(SlConn *conn, SlExpect head, PGresult *result, SlFailure **failure, b
 	ExecStatusType status = PQresultStatus(result);
 
 	/* Skipped after a failure before it, which was told. */
-	if (status == PGRES_PIPELINE_ABORTED)
+	if (status == PGRES_PIPELINE_ABORTED || head == SL_EXPECT_FORGET)
 	{
 		PQclear(result);
 		*again = true;
@@ -498,7 +541,7 @@ bad_result(SlConn *conn, SlExpect head, PGresult *result, SlFailure **failure, b
 	if (head == SL_EXPECT_ROWS || head == SL_EXPECT_SYNC)
 		(*failure)->never_ran = false;
 	if (head == SL_EXPECT_PREPARE || head == SL_EXPECT_DESCRIBE)
-		forget_undescribed(conn);
+		remove_prepared(conn, undescribed(conn));
 	if (head == SL_EXPECT_PRELUDE)
 		conn->has_settings = false;
 	PQclear(result);
@@ -509,7 +552,7 @@ bad_result(SlConn *conn, SlExpect head, PGresult *result, SlFailure **failure, b
 static SlEvent
 take_result(SlConn *conn, PGresult *taken, PGresult **result, SlFailure **failure, bool *again)
 {
-	SlExpect	head = conn->expected[conn->expected_head];
+	SlExpect	head = conn->expected[conn->expected_head].what;
 	ExecStatusType status;
 
 	*again = false;

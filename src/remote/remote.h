@@ -85,6 +85,7 @@ typedef enum SlConnState
 typedef enum SlExpect
 {
 	SL_EXPECT_PRELUDE,			/* a command whose result only must be good */
+	SL_EXPECT_FORGET,			/* one whose result does not matter */
 	SL_EXPECT_PREPARE,
 	SL_EXPECT_DESCRIBE,
 	SL_EXPECT_ROWS,				/* a statement whose rows are streamed */
@@ -93,6 +94,12 @@ typedef enum SlExpect
 	SL_EXPECT_SETTINGS,			/* a sync after which settings have effect */
 	SL_EXPECT_SYNC
 } SlExpect;
+
+typedef struct SlExpected
+{
+	SlExpect	what;
+	uint64		hash;			/* of a statement that is described */
+} SlExpected;
 
 /* A prepared statement of one connection, with the columns that it returns. */
 typedef struct SlPrepared
@@ -185,13 +192,15 @@ typedef struct SlConn
 	bool		has_settings;	/* "settings" are the shard's */
 	SlSettings	settings;
 	uint64		setting_changes;
-	SlExpect   *expected;		/* a ring */
+	SlExpected *expected;		/* a ring */
 	int			expected_size;
 	int			expected_head;
 	int			expected_count;
 	bool		in_result;		/* the head's results have begun */
 	HTAB	   *prepared;
 	uint64		prepare_counter;
+	List	   *to_forget;		/* names of statements that the shard still
+								 * has */
 	void	   *owner;			/* who is streaming from it, or NULL */
 	void		(*yield) (struct SlConn *conn); /* makes the owner let go */
 	WaitEventSet *wait_set;		/* kept for waits on this connection alone */
@@ -326,6 +335,7 @@ extern void sl_flight_sync(SlConn *conn);
 extern void sl_flight_sync_settings(SlConn *conn);
 extern bool sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at);
 extern void sl_flight_forget(SlConn *conn, SlPrepared *prepared);
+extern void sl_flight_forget_all(SlConn *conn);
 extern bool sl_flight_is_empty(const SlConn *conn);
 extern SlEvent sl_flight_next(SlConn *conn, PGresult **result, SlFailure **failure);
 
