@@ -5,6 +5,7 @@ SELECT * FROM shardlet.execute('m', 'CREATE TABLE t (a int PRIMARY KEY, b text)'
 SELECT * FROM shardlet.execute('m', 'INSERT INTO t SELECT g, $1 FROM generate_series(1, 3) g', '{x}');
 SELECT * FROM shardlet.execute('m', 'UPDATE t SET b = NULL WHERE a > $1', '{1}', '{s2,s3}');
 SELECT * FROM shardlet.execute('m', 'SELECT * FROM t');
+SELECT * FROM shardlet.execute('m', 'UPDATE t SET b = b RETURNING a, b', shards => '{s1}');
 SELECT * FROM shardlet.execute('m', 'VACUUM t', atomic => false);
 SELECT * FROM shardlet.execute('m', 'VACUUM t', shards => '{s1}');
 SELECT * FROM shardlet.execute('m', 'CREATE INDEX CONCURRENTLY ON t (b)', atomic => false);

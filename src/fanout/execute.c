@@ -26,6 +26,7 @@ enum
 typedef struct Execution
 {
 	const char *source;
+	const char *command;		/* if a shard does not tell */
 	int			param_count;
 	const char **params;
 	bool		skip;
@@ -35,16 +36,15 @@ typedef struct Execution
 } Execution;
 
 static void
-put_row(ReturnSetInfo *result, const SlReply *reply)
+put_row(ReturnSetInfo *result, const SlReply *reply, const char *command)
 {
 	Datum		values[EXECUTE_COLUMNS] = {0};
 	bool		nulls[EXECUTE_COLUMNS] = {0};
 	bool		failed = reply->failure != NULL;
 
 	values[EXECUTE_SHARD] = NameGetDatum(&reply->shard->name);
-	nulls[EXECUTE_COMMAND] = failed || reply->command == NULL;
-	if (!nulls[EXECUTE_COMMAND])
-		values[EXECUTE_COMMAND] = CStringGetTextDatum(reply->command);
+	nulls[EXECUTE_COMMAND] = failed;
+	values[EXECUTE_COMMAND] = CStringGetTextDatum(reply->command != NULL ? reply->command : command);
 	nulls[EXECUTE_ROWS] = failed || !reply->has_rows;
 	values[EXECUTE_ROWS] = Int64GetDatum(reply->rows);
 	nulls[EXECUTE_ERROR] = !failed;
@@ -228,6 +228,7 @@ shardlet_execute(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	work.source = sl_map_arg_text(fcinfo, 1, "text");
 	query = sl_text_parse(work.source);
+	work.command = query->command;
 	sl_call_params(PG_ARGISNULL(2) ? NULL : PG_GETARG_ARRAYTYPE_P(2), &work.param_count, &work.params);
 	work.skip = sl_call_on_error_skips(sl_map_arg_text(fcinfo, 4, "\"on_error\""));
 	work.atomic = PG_ARGISNULL(5) || PG_GETARG_BOOL(5);
@@ -254,6 +255,6 @@ shardlet_execute(PG_FUNCTION_ARGS)
 	else
 		run_separately(&work);
 	for (int i = 0; i < work.count; i++)
-		put_row(result, &work.replies[i]);
+		put_row(result, &work.replies[i], work.command);
 	return (Datum) 0;
 }

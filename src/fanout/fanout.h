@@ -46,6 +46,7 @@ typedef struct SlText
 {
 	const char *source;			/* as the caller wrote it */
 	char	   *sql;			/* as shards get it */
+	const char *command;		/* SELECT, INSERT ... */
 	bool		is_write;
 	bool		is_utility;		/* it may change what tables look like */
 	bool		writes_in_with; /* WITH has an INSERT, UPDATE or DELETE */

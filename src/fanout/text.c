@@ -15,6 +15,8 @@
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_target.h"
 #include "parser/parser.h"
+#include "tcop/cmdtag.h"
+#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/syscache.h"
@@ -544,6 +546,7 @@ sl_text_parse(const char *source)
 				errhint("Give one command at a time."));
 	command = linitial_node(RawStmt, commands)->stmt;
 	check_command(command);
+	query->command = GetCommandTagName(CreateCommandTag(command));
 	if (IsA(command, SelectStmt))
 		parse_select(query, (SelectStmt *) command);
 	else if (IsA(command, ExplainStmt) || IsA(command, VariableShowStmt))

@@ -93,7 +93,6 @@ keep_outcome(SlReply *reply, PGresult *result)
 	/* libpq 17 loses the command of rows that came in bunches. */
 	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQcmdStatus(result)[0] == '\0')
 	{
-		reply->command = pstrdup("SELECT");
 		reply->has_rows = true;
 		return;
 	}

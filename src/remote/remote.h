@@ -356,7 +356,7 @@ typedef struct SlReply
 	SlShard    *shard;
 	SlConn	   *conn;
 	SlFailure  *failure;		/* NULL: none */
-	char	   *command;		/* INSERT, CREATE TABLE ... */
+	char	   *command;		/* INSERT, CREATE TABLE ...; NULL if not known */
 	bool		has_rows;		/* "rows" is known */
 	int64		rows;
 	const char *sql;			/* instead of the common one */
