@@ -140,6 +140,8 @@ SELECT * FROM shardlet.query('m', 'SELECT 1', array_fill('x'::text, '{70000}')) 
 SELECT * FROM shardlet.query('m', 'COPY t TO STDOUT', shards => '{s1}') AS q(a int);
 SELECT * FROM shardlet.query('m', 'SELECT a INTO x FROM t') AS q(a int);
 SELECT * FROM shardlet.query('m', 'SELECT 1') AS q(a int, shardlet_shard int);
+SELECT * FROM shardlet.query('m', 'SELECT 1') AS q(a int, shardlet_shard varchar(1));
+SELECT * FROM shardlet.query('m', 'SELECT 1', shards => '{s1}') AS q(a int, shardlet_shard varchar(2));
 SELECT shardlet.query('m', 'SELECT 1');
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t') AS q(a int);
 SELECT shardlet.close_connections('s1'), shardlet.close_connections();

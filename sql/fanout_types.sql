@@ -111,6 +111,11 @@ SELECT DISTINCT * FROM shardlet.query('m', $$SELECT 'ok'::other.mood, ROW(1, 'sa
 SELECT DISTINCT a FROM shardlet.query('m', $$SELECT 'ok'::other.mood$$) AS q(a text);
 SELECT a FROM shardlet.query('m', $$SELECT unnest(enum_range(NULL::other.mood)) AS a ORDER BY a DESC LIMIT 5$$) AS q(a other.mood);
 SELECT * FROM shardlet.query('m', $$SELECT 'ok'::other.mood$$, shards => '{s1}') AS q(a int);
+-- Names of objects that only the shards have.
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT 'other.hidden'::regclass, ARRAY['other.mood'::regtype]$$) AS q(a text, b text);
+SELECT * FROM shardlet.query('m', $$SELECT 'other.hidden'::regclass$$, shards => '{s1}') AS q(a regclass);
+SELECT * FROM shardlet.query('m', $$SELECT 'other.hidden'::regclass AS a ORDER BY a$$, shards => '{s1}') AS q(a text);
+SELECT * FROM shardlet.query('m', $$SELECT 1 ORDER BY 'other.hidden'::regclass$$, shards => '{s1}') AS q(a text);
 -- They are merged in their own order only.
 SELECT sum(rows) FROM (VALUES ('s1', 'ok'), ('s2', 'sad'), ('s3', 'happy')) v(shard, mood),
 	LATERAL shardlet.execute('m', 'CREATE TABLE feeling AS SELECT $1::other.mood AS m', ARRAY[mood], ARRAY[v.shard]::name[]);

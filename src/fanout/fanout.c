@@ -429,11 +429,7 @@ store_row(SlFanout *fanout, SlStream *stream, TupleTableSlot *slot)
 					   slot->tts_values, slot->tts_isnull);
 	if (fanout->spec.shard_column >= 0)
 	{
-		Oid			type = TupleDescAttr(fanout->spec.wanted, fanout->spec.shard_column)->atttypid;
-
-		slot->tts_values[fanout->spec.shard_column] = type == NAMEOID ?
-			NameGetDatum(&stream->shard->name) :
-			CStringGetTextDatum(NameStr(stream->shard->name));
+		slot->tts_values[fanout->spec.shard_column] = stream->shard_value;
 		slot->tts_isnull[fanout->spec.shard_column] = false;
 	}
 	MemoryContextSwitchTo(old_context);

@@ -10,7 +10,9 @@
 
 #include "access/transam.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/typcache.h"
@@ -164,6 +166,18 @@ sl_merge_assign_sources(SlFanout *fanout)
 		fanout->sources[i] = i == fanout->spec.shard_column ? -1 : next++;
 }
 
+/* The shard's name as a value of the column that receives it. */
+static Datum
+make_shard_value(Form_pg_attribute attribute, const SlStream *stream)
+{
+	if (attribute->atttypid == NAMEOID)
+		return NameGetDatum(&stream->shard->name);
+	if (attribute->atttypid == VARCHAROID)
+		return DirectFunctionCall3(varchar, CStringGetTextDatum(stream->shard_name),
+								   Int32GetDatum(attribute->atttypmod), BoolGetDatum(false));
+	return CStringGetTextDatum(stream->shard_name);
+}
+
 /* Prepares a described stream for its rows. */
 void
 sl_merge_open_stream(SlFanout *fanout, SlStream *stream)
@@ -179,6 +193,9 @@ sl_merge_open_stream(SlFanout *fanout, SlStream *stream)
 	check_same_columns(fanout, stream);
 	if (fanout->heap != NULL)
 		check_same_answers(fanout, stream);
+	if (fanout->spec.shard_column >= 0)
+		stream->shard_value = make_shard_value(TupleDescAttr(fanout->spec.wanted,
+															 fanout->spec.shard_column), stream);
 	stream->is_binary = sl_decode_is_binary(stream->prepared);
 	stream->decoder = sl_decoder_make(stream->prepared, stream->is_binary, fanout->spec.wanted,
 									  fanout->sources, stream->shard_name);
@@ -344,6 +361,13 @@ make_key(SlFanout *fanout, int index, MergeKey *key)
 
 	key->column = order_column(fanout, item);
 	type = TupleDescAttr(descriptor, key->column)->atttypid;
+	if (sl_key_names_local_object(fanout->model->types[key->column]))
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("rows cannot be merged by a column of type %s",
+					   format_type_be(fanout->model->types[key->column])),
+				errdetail("Its order is that of OIDs, which differ from shard to shard."),
+				errhint("Cast it to text in the text, and order by that."));
 	check_order_type(answer(fanout->model, index * ANSWERS_PER_ITEM + 1), type);
 	entry = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
 	if (!OidIsValid(entry->lt_opr) || !OidIsValid(entry->gt_opr))

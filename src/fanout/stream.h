@@ -37,6 +37,7 @@ typedef struct SlStream
 	ResourceOwner resources;
 	SlShard    *shard;
 	char	   *shard_name;
+	Datum		shard_value;	/* the same, in the type that is wanted */
 	StreamState state;
 	SlConn	   *conn;
 	uint64		generation;		/* of the connection, when it was prepared on */

@@ -167,7 +167,6 @@ sl_conn_close(SlConn *conn)
 		sl_stat_give_conn(conn->slot);
 	conn->slot = NULL;
 	conn->prepared = NULL;
-	conn->to_forget = NIL;
 	conn->notices = NIL;
 	memset(&conn->settings, 0, sizeof(SlSettings));
 }

@@ -4,8 +4,9 @@
  *
  * Values travel in binary form if every column has a built-in type, because
  * those have the same OID and form on every server; as text otherwise.  A
- * user-defined type may have another OID on each shard, so its text is read by
- * the type that the caller wants.
+ * user-defined type may have another OID on each shard, and a regclass names a
+ * table that need not exist here, so their text is read by the type that the
+ * caller wants.
  *
  * A row is decoded in two steps: into the types that the shard sent, which is
  * what rows are compared by when streams are merged, and from there into the
@@ -102,6 +103,13 @@ is_portable(Oid type)
 		kind != TYPTYPE_COMPOSITE && kind != '\0';
 }
 
+/* Are its values too?  Those that name objects of a database are not. */
+static bool
+has_portable_values(Oid type)
+{
+	return is_portable(type) && !sl_key_names_local_object(type);
+}
+
 static bool
 can_receive(Oid type)
 {
@@ -109,8 +117,7 @@ can_receive(Oid type)
 	HeapTuple	tuple;
 	bool		result;
 
-	if (!is_portable(type) || sl_key_names_local_object(type) ||
-		(OidIsValid(element) && !can_receive(element)))
+	if (!has_portable_values(type) || (OidIsValid(element) && !can_receive(element)))
 		return false;
 	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
 	result = HeapTupleIsValid(tuple) &&
@@ -163,7 +170,7 @@ wire_type(const SlPrepared *prepared, int column, TupleDesc wanted, const int *s
 {
 	Oid			type = prepared->types[column];
 
-	if (is_portable(type))
+	if (has_portable_values(type))
 		return type;
 	for (int i = 0; i < wanted->natts; i++)
 	{
@@ -256,7 +263,9 @@ sl_decoder_make(const SlPrepared *prepared, bool binary, TupleDesc wanted,
 		if (!OidIsValid(type))
 			ereport(ERROR,
 					errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("rows cannot be ordered by an expression of a user-defined type that is not in the select list"),
+					errmsg("rows cannot be ordered by an expression of type %s that is not in the select list",
+						   is_portable(prepared->types[i]) ? format_type_be(prepared->types[i]) :
+						   "the shard's own"),
 					errhint("Add the expression to the select list."));
 		init_wire_column(&decoder->wire[i], type, binary);
 		decoder->uses_input = decoder->uses_input || decoder->wire[i].method == DECODE_INPUT;
@@ -276,7 +285,7 @@ sl_decoder_make(const SlPrepared *prepared, bool binary, TupleDesc wanted,
 		if (output->source < 0)
 			continue;
 		from = TupleDescAttr(decoder->wire_descriptor, output->source)->atttypid;
-		from_typmod = is_portable(prepared->types[output->source]) ?
+		from_typmod = has_portable_values(prepared->types[output->source]) ?
 			prepared->typmods[output->source] : -1;
 		output->coercion = make_coercion(from, from_typmod, attribute);
 		if (output->coercion == NULL && from != attribute->atttypid)

@@ -200,6 +200,7 @@ make_table(SlConn *conn)
 	control.keysize = sizeof(uint64);
 	control.entrysize = sizeof(SlPrepared);
 	control.hcxt = conn->context;
+	conn->to_forget = NIL;
 	conn->prepared = hash_create("shardlet prepared statements", 32, &control,
 								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
