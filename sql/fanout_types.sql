@@ -138,13 +138,18 @@ SELECT * FROM shardlet.query('m', 'SELECT * FROM d', shards => '{s1}') AS q(a in
 SELECT * FROM shardlet.query('m', 'SELECT * FROM d', shards => '{s1}') AS q(a int, b text, c int);
 SELECT * FROM shardlet.query('m', 'SELECT a, b FROM d', shards => '{s1}') AS q(shardlet_shard name, a int, b uuid);
 SELECT count(*) FROM shardlet.query('m', 'SELECT * FROM d', shards => '{s1,s2}') AS q(a int, b text);
+-- So are their names: with SELECT * they might be in another order.
+SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE o (a int, b int)', shards => '{s1}');
+SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE o (b int, a int)', shards => '{s2}');
+SELECT * FROM shardlet.query('m', 'SELECT * FROM o', shards => '{s1,s2}') AS q(a int, b int);
+SELECT count(*) FROM shardlet.query('m', 'SELECT a, b FROM o', shards => '{s1,s2}') AS q(a int, b int);
 -- A table that changes under a prepared statement is described anew.
 SELECT count(*) FROM shardlet.execute('m', 'ALTER TABLE d ADD c int', shards => '{s1,s2}');
 SELECT count(*) FROM shardlet.query('m', 'SELECT * FROM d', shards => '{s1,s2}') AS q(a int, b text, c int);
 
 SET client_min_messages = warning;
 SELECT count(*) FROM shardlet.execute('m', 'DROP SCHEMA other CASCADE');
-SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE IF EXISTS d, filler, feeling');
+SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE IF EXISTS d, o, filler, feeling');
 SELECT count(shardlet.drop_map(map)) FROM shardlet.maps;
 DROP SCHEMA other CASCADE;
 DROP TABLE sample;

@@ -94,6 +94,12 @@ check_same_columns(const SlFanout *fanout, const SlStream *stream)
 				errdetail("They are %d and %d.", a->column_count, b->column_count));
 	for (int i = 0; i < a->column_count; i++)
 	{
+		if (strcmp(a->names[i], b->names[i]) != 0)
+			ereport(ERROR,
+					errcode(SL_ERR_DIFFERENT),
+					errmsg("column %d is \"%s\" on shard \"%s\" and \"%s\" on shard \"%s\"",
+						   i + 1, a->names[i], fanout->model_shard, b->names[i], stream->shard_name),
+					errhint("Name the columns instead of using *."));
 		if (is_same_type(a->types[i], b->types[i]))
 			continue;
 		ereport(ERROR,
@@ -149,7 +155,7 @@ sl_merge_is_same(const SlPrepared *a, const SlPrepared *b)
 		return false;
 	for (int i = 0; i < a->column_count; i++)
 	{
-		if (!is_same_type(a->types[i], b->types[i]))
+		if (!is_same_type(a->types[i], b->types[i]) || strcmp(a->names[i], b->names[i]) != 0)
 			return false;
 	}
 	return true;
