@@ -4,8 +4,9 @@
  *
  * A wait ends when a socket is ready, when the deadline has passed, or with an
  * error when the statement is cancelled, the session ended or the postmaster
- * gone.  While interrupts are held, as they are when a transaction aborts,
- * only the first two end it.  A wait that lasts long looks whether the shard is
+ * gone.  While interrupts are held, as they are when a transaction commits or
+ * aborts, no error is thrown, and without a postmaster it is as if the deadline
+ * had passed: a process cannot exit in the middle of that.  A wait that lasts long looks whether the shard is
  * still there (probe.c).
  *
  * A set of wait events costs several system calls to make.  So a connection
@@ -16,6 +17,9 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/ipc.h"
+#include "tcop/dest.h"
+#include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -28,6 +32,12 @@ void		(*sl_wait_long) (void) = NULL;
 
 /* Milliseconds since something came. */
 static long waited_ms = 0;
+
+/* The postmaster is gone. */
+static bool is_orphan = false;
+
+/* So long an orphan waits, all the same, lest a loop around it turns hot. */
+#define ORPHAN_US 10000
 
 /* In each set these come first. */
 #define FIXED_EVENTS 2
@@ -45,8 +55,21 @@ make_set(int count)
 	WaitEventSet *set = sl_create_wait_event_set(FIXED_EVENTS + count);
 
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-	AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(set, WL_POSTMASTER_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	return set;
+}
+
+/* As SyncRepWaitForLSN() does it: ends the process, now or soon. */
+static void
+become_orphan(void)
+{
+	if (InterruptHoldoffCount == 0 && CritSectionCount == 0)
+		proc_exit(1);
+	is_orphan = true;
+	ProcDiePending = true;
+	InterruptPending = true;
+	whereToSendOutput = DestNone;
+	pg_usleep(ORPHAN_US);
 }
 
 /* Nothing came for so long: now and then somebody has a look why. */
@@ -87,7 +110,9 @@ wait_set(WaitEventSet *set, TimestampTz deadline, long patience, WaitEvent *even
 		happened = WaitEventSetWait(set, timeout, events, max_events, PG_WAIT_EXTENSION);
 		for (int i = 0; i < happened; i++)
 		{
-			if (events[i].events & WL_LATCH_SET)
+			if (events[i].events & WL_POSTMASTER_DEATH)
+				become_orphan();
+			else if (events[i].events & WL_LATCH_SET)
 			{
 				ResetLatch(MyLatch);
 				CHECK_FOR_INTERRUPTS();
@@ -100,6 +125,8 @@ wait_set(WaitEventSet *set, TimestampTz deadline, long patience, WaitEvent *even
 			waited_ms = 0;
 			return ready;
 		}
+		if (is_orphan)
+			return 0;
 		if (happened == 0)
 			note_wait(timeout);
 		if (patience < 0)
@@ -295,7 +322,7 @@ wait_for_items(WaitEventSet *set, SlWaitItem *items, int count, TimestampTz dead
 				   patience);
 		now = GetCurrentTimestamp();
 		any_ready = look_after(items, count, Max(now - start, 0));
-	} while (!any_ready && now < deadline);
+	} while (!any_ready && now < deadline && !is_orphan);
 	if (probing != NULL)
 		free_set(probing);
 	return any_ready;
