@@ -3,7 +3,7 @@
 # made or lost, no transfer is half done, and whoever was told that one is done
 # finds it.
 #
-# SOAK_SECONDS is how long, SOAK_SEED repeats the same faults.
+# SL_SOAK_SECONDS is how long, SL_SOAK_SEED repeats the same faults.
 
 use strict;
 use warnings;
@@ -15,8 +15,8 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 use TransactionProbe;
 
-my $seconds = $ENV{SOAK_SECONDS} // 60;
-my $seed = $ENV{SOAK_SEED} // time;
+my $seconds = $ENV{SL_SOAK_SECONDS} || 60;
+my $seed = $ENV{SL_SOAK_SEED} || int time;
 my $sessions = 4;
 my $shards = 4;
 
@@ -195,7 +195,7 @@ sub bring_everything_up
 
 # It begins ------------------------------------------------------------------------
 
-note "SOAK_SEED=$seed";
+note "SL_SOAK_SEED=$seed";
 my @children;
 for my $session (1 .. $sessions)
 {
