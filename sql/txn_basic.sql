@@ -116,7 +116,24 @@ SELECT put(1, 72, 'e2');
 COMMIT;
 SELECT * FROM rows WHERE a IN (62, 71, 72);
 
+-- A table changes under a statement that commits with itself.
+SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE u (a int, b int)');
+SELECT * FROM shardlet.query_key('m', 'INSERT INTO u VALUES (1, 2) RETURNING *', NULL, 1) AS q(a int, b bigint);
+SELECT count(*) FROM shardlet.execute('m', 'ALTER TABLE u ALTER b TYPE bigint');
+SELECT * FROM shardlet.query_key('m', 'INSERT INTO u VALUES (1, 2) RETURNING *', NULL, 1) AS q(a int, b bigint);
+SELECT * FROM shardlet.query_key('m', 'SELECT count(*) FROM u', NULL, 1) AS q(a bigint);
+-- An argument that writes makes two shards of one.
+SELECT * FROM shardlet.query_key('m', 'INSERT INTO u VALUES (5, 5) RETURNING a / 0', NULL, put(2, 91, 'arg') - 90) AS q(a int);
+SELECT * FROM rows WHERE a = 91;
+-- A command that reads may write too.
+SELECT count(*) FROM shardlet.execute('m', 'CREATE SEQUENCE sq');
+SELECT shard, command, rows FROM shardlet.execute('m', 'SELECT nextval(''sq'')');
+SELECT count(*) FROM shardlet.execute('m', 'DROP SEQUENCE sq');
+SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE u');
+
 -- What is refused.
+SELECT * FROM shardlet.execute('m', 'COMMIT');
+SELECT * FROM shardlet.execute('m', 'PREPARE TRANSACTION ''x''');
 BEGIN;
 SELECT put(1, 81, 'x');
 SELECT * FROM shardlet.execute('m', 'VACUUM t', atomic => false);
@@ -134,6 +151,10 @@ ROLLBACK;
 SELECT * FROM shardlet.execute('m', 'DELETE FROM t');
 SELECT count(*) FROM shardlet.query('m', 'DELETE FROM t RETURNING a') AS q(a int);
 SELECT put(1, 84, 'z');
+BEGIN;
+SELECT * FROM shardlet.query_key('m', 'SELECT f(85)', NULL, 1) AS q(a int);
+SELECT * FROM shardlet.query_key('m', 'SELECT f(85)', NULL, 2) AS q(a int);
+COMMIT;
 SELECT * FROM rows WHERE a > 80;
 RESET shardlet.multi_shard_transactions;
 

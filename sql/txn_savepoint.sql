@@ -132,6 +132,27 @@ ROLLBACK;
 SELECT * FROM shardlet.query_key('m', 'SELECT timestamptz ''2024-01-01 00:00Z''::text', NULL, 1) AS q(a text);
 RESET timezone;
 
+-- What was made read-only inside a savepoint is so until its end.
+BEGIN;
+SELECT put(1, 71);
+SAVEPOINT a;
+SET TRANSACTION READ ONLY;
+SELECT * FROM shardlet.query_key('m', 'SELECT current_setting(''transaction_read_only'')', NULL, 1) AS q(a text);
+SELECT * FROM shardlet.query_key('m', 'SELECT current_setting(''transaction_read_only'')', NULL, 2) AS q(a text);
+RELEASE a;
+SELECT put(1, 72), put(2, 72);
+COMMIT;
+TABLE rows;
+-- A failure in rows that nobody has fetched is nobody's.
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM shardlet.query_key('m', 'SELECT 10 / (3 - g) FROM generate_series(1, 5) g', NULL, 1) AS q(a int);
+FETCH 1 FROM c;
+SELECT put(1, 73);
+FETCH 1 FROM c;
+FETCH 1 FROM c;
+ROLLBACK;
+TABLE rows;
+
 -- Deep nesting.
 DO $$
 BEGIN

@@ -19,6 +19,11 @@ SELECT put(1, 1);
 SELECT q.a FROM shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'')', NULL, 1) AS q(a text);
 COMMIT;
 
+SET default_transaction_isolation = 'repeatable read';
+SELECT q.a, p.a FROM shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'')', NULL, 1) AS q(a text),
+	shardlet.query_key('m', 'SELECT current_setting(''transaction_isolation'') || 2', NULL, 1) AS p(a text);
+RESET default_transaction_isolation;
+
 -- After own writes too, and without what the statement itself writes.
 BEGIN;
 SELECT put(1, 21);
@@ -43,7 +48,21 @@ SELECT * FROM shardlet.query('m', 'SELECT 1 / CASE current_database() WHEN ''con
 SELECT count(*) FROM shardlet.connections WHERE pid = pg_backend_pid() AND in_transaction;
 BEGIN;
 SELECT put(1, 2);
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a') AS q(a int);
+ROLLBACK;
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a') AS q(a int);
+BEGIN;
+SELECT put(1, 2);
 SELECT put(2, 2);
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a') AS q(a int);
+SELECT * FROM shardlet.query('m', 'SELECT g FROM generate_series(1, 1000000) g') AS q(a int) LIMIT 1;
+SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t', shards => '{s1,s2}') AS q(a int), shardlet.query('m', 'SELECT 1', shards => '{s3,s4}') AS p(a int);
+SELECT count(*) FROM shardlet.connections WHERE pid = pg_backend_pid() AND in_transaction;
+COMMIT;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SAVEPOINT a;
+SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a') AS q(a int);
+ROLLBACK TO a;
 SELECT * FROM shardlet.query('m', 'SELECT a FROM t ORDER BY a') AS q(a int);
 COMMIT;
 BEGIN ISOLATION LEVEL REPEATABLE READ;

@@ -270,14 +270,12 @@ static void
 ask_for_snapshots(SlFanoutSpec *spec)
 {
 	if (!sl_consistent_reads || spec->use.writes || list_length(spec->shards) < 2 ||
-		(sl_snapshot_is_shared() && !spec->use.is_alone))
+		spec->use.statement != 0 || (sl_snapshot_is_shared() && !spec->use.is_alone))
 		return;
 	spec->is_consistent = true;
 	spec->use.takes_snapshot = true;
-	spec->use.ends = spec->use.statement == 0;
-	spec->use.is_part = false;
-	if (spec->use.statement == 0)
-		spec->use.statement = sl_snapshot_new_statement();
+	spec->use.ends = true;
+	spec->use.statement = sl_snapshot_new_statement();
 }
 
 static SlFanout *
@@ -369,7 +367,9 @@ begin_query_key(const SlCall *call, TupleDesc wanted)
 		PreventCommandIfReadOnly("shardlet.query_key() of a text that writes");
 	spec.use.is_alone = call->is_alone;
 	spec.use.statement = spec.use.writes ? 0 : call->statement;
-	spec.use.ends = spec.use.writes && call->is_last && sl_shard_timeout == 0;
+	spec.use.ends = spec.use.writes && call->is_last && sl_shard_timeout == 0 &&
+		sl_txn_is_untouched();
+	spec.use.is_part = !spec.use.writes;
 	spec.shards = list_make1(route_key(call, spec.use.writes));
 	sl_fanout_reset_missing();
 	return sl_fanout_begin(&spec);

@@ -18,31 +18,15 @@
 /* So often is looked whether somebody wants to cancel. */
 #define STEP_MS 100
 
-static const char cancel_sql[] = "SELECT pg_catalog.pg_cancel_backend($1)";
-
-/* Asks the shard to cancel the statement; what it answers is its business. */
-static void
-pass_cancel_on(const SlStream *stream)
-{
-	SlTarget	target = sl_remote_target(stream->shard);
-	const char *params[] = {psprintf("%d", PQbackendPID(stream->conn->pg))};
-	SlFailure  *failure;
-	SlConn	   *conn = sl_remote_try_open(&target, &failure);
-
-	if (conn == NULL)
-		return;
-	(void) sl_remote_try(conn, cancel_sql, 1, params, sl_wait_deadline(sl_connect_timeout),
-						 &failure);
-	sl_conn_close(conn);
-}
-
 static void
 wait_for_end(SlStream *stream)
 {
 	bool		passed_on = false;
 
 	sl_stream_spill(stream);
-	while (sl_stream_is_live(stream))
+
+	/* If it has to begin anew, nothing of it has happened. */
+	while (stream->state == STREAM_RUNNING)
 	{
 		if (sl_wait_conn(stream->conn, sl_wait_deadline(STEP_MS)))
 			sl_stream_step(stream);
@@ -50,7 +34,7 @@ wait_for_end(SlStream *stream)
 			sl_stream_spill(stream);
 		if (!passed_on && sl_stream_is_live(stream) && (QueryCancelPending || ProcDiePending))
 		{
-			pass_cancel_on(stream);
+			sl_cancel_ask(stream->shard, stream->conn);
 			passed_on = true;
 		}
 	}
@@ -61,7 +45,8 @@ check_outcome(const SlStream *stream)
 {
 	const SlFailure *failure = stream->failure;
 
-	if (stream->state != STREAM_FAILED || failure == NULL || !failure->lost)
+	if (stream->state != STREAM_FAILED || failure == NULL || !failure->lost ||
+		(failure->is_farewell && !stream->has_answered))
 		return;
 	ereport(ERROR,
 			errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
@@ -71,30 +56,36 @@ check_outcome(const SlStream *stream)
 			errhint("Look on the shard whether the statement's changes are there before you run it again."));
 }
 
-/* Runs the statement, for one shard, and takes all rows in. */
-void
-sl_commit_with_statement(SlFanout *fanout)
+/* Sends the statement.  Returns false if it failed before that. */
+static bool
+send_statement(SlFanout *fanout, SlStream *stream)
 {
-	SlStream   *stream = &fanout->streams[0];
-
 	sl_fanout_start(fanout);
 	while (sl_stream_is_live(stream) && stream->state != STREAM_RUNNING)
 	{
 		sl_fanout_wait_for_some(fanout);
 		sl_fanout_start(fanout);
 	}
-	if (!sl_stream_is_live(stream))
+	return sl_stream_is_live(stream);
+}
+
+/* Runs the statement, for one shard, and takes all rows in. */
+void
+sl_commit_with_statement(SlFanout *fanout)
+{
+	SlStream   *stream = &fanout->streams[0];
+
+	while (send_statement(fanout, stream))
 	{
-		sl_fanout_check_failure(fanout, stream);
-		return;
+		HOLD_INTERRUPTS();
+		wait_for_end(stream);
+		RESUME_INTERRUPTS();
 	}
-	HOLD_INTERRUPTS();
-	wait_for_end(stream);
-	RESUME_INTERRUPTS();
 	check_outcome(stream);
 
 	/* Why it was cancelled is known here. */
-	if (stream->state == STREAM_FAILED && stream->failure->sqlstate == ERRCODE_QUERY_CANCELED)
+	if (stream->state == STREAM_FAILED && stream->failure != NULL &&
+		stream->failure->sqlstate == ERRCODE_QUERY_CANCELED)
 		CHECK_FOR_INTERRUPTS();
 
 	/* The shard's answer counts, not a cancel that came too late. */

@@ -234,7 +234,6 @@ shardlet_execute(PG_FUNCTION_ARGS)
 	work.atomic = PG_ARGISNULL(5) || PG_GETARG_BOOL(5);
 	use.writes = query->is_write;
 	use.is_part = work.skip;
-	use.is_alone = sl_txn_is_alone(result->econtext->ecxt_estate);
 	shards = sl_call_shards(PG_ARGISNULL(0) ? NULL : sl_map_arg_name(fcinfo, 0, "map"),
 							PG_ARGISNULL(3) ? NULL : PG_GETARG_ARRAYTYPE_P(3));
 	sl_fanout_reset_missing();

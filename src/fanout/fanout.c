@@ -687,6 +687,8 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 												   ALLOCSET_SMALL_SIZES);
 	if (!fanout->spec.use.is_alone)
 		sl_snapshot_begin();
+	if (fanout->spec.use.statement != 0 && !fanout->spec.is_consistent)
+		sl_snapshot_begin_statement(fanout->spec.use.statement);
 	make_streams(fanout);
 	sl_merge_assign_sources(fanout);
 	dlist_push_tail(&fanouts, &fanout->node);

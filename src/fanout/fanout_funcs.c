@@ -81,7 +81,6 @@ materialize(FunctionCallInfo fcinfo, bool is_key)
 	call.home.transaction = GetCurrentSubTransactionId();
 	call.home.user = GetUserId();
 	call.is_variadic = get_fn_expr_variadic(fcinfo->flinfo);
-	call.is_alone = sl_txn_is_alone(result->econtext->ecxt_estate);
 	call.count = PG_NARGS();
 	call.values = palloc(sizeof(Datum) * call.count);
 	call.nulls = palloc(sizeof(bool) * call.count);

@@ -396,14 +396,18 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 	state->statement->scan_count++;
 }
 
+/* Does the statement ask the shards more than once? */
+static bool
+asks_often(const QueryScanState *state)
+{
+	return state->statement->scan_count > 1 || (state->may_rescan && may_run_again(state));
+}
+
 /* The statement, if its scans must be made to agree. */
 static uint64
 shared_statement(const QueryScanState *state)
 {
-	if (IsolationUsesXactSnapshot() ||
-		(state->statement->scan_count == 1 && !(state->may_rescan && may_run_again(state))))
-		return 0;
-	return state->statement->id;
+	return IsolationUsesXactSnapshot() || !asks_often(state) ? 0 : state->statement->id;
 }
 
 /*
@@ -433,7 +437,7 @@ begin_fanout(QueryScanState *state)
 	call.is_key = state->is_key;
 	call.is_variadic = state->is_variadic;
 	call.home = state->home;
-	call.is_alone = sl_txn_is_alone(state->css.ss.ps.state);
+	call.is_alone = !asks_often(state) && sl_txn_is_alone(state->css.ss.ps.state);
 	call.is_last = call.is_alone && is_last(state);
 	call.statement = shared_statement(state);
 	call.count = count;

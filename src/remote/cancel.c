@@ -288,3 +288,21 @@ sl_drain(SlConn *conn)
 		discard(conn);
 	}
 }
+
+/*
+ * Asks the shard to cancel what runs on a connection whose answer still counts.
+ * The caller holds interrupts, and waits for that answer.
+ */
+void
+sl_cancel_ask(const SlShard *shard, const SlConn *conn)
+{
+	const char *params[] = {psprintf("%d", PQbackendPID(conn->pg))};
+	SlFailure  *failure;
+	SlConn	   *second = sl_remote_try_open_as(shard, conn->user, &failure);
+
+	if (second == NULL)
+		return;
+	(void) sl_remote_try(second, "SELECT pg_catalog.pg_cancel_backend($1)", 1, params,
+						 sl_wait_deadline(sl_connect_timeout), &failure);
+	sl_conn_close(second);
+}

@@ -452,6 +452,31 @@ sl_remote_try_open(const SlTarget *target, SlFailure **failure)
 	return NULL;
 }
 
+/* The same with the credentials of another user, for questions of our own. */
+SlConn *
+sl_remote_try_open_as(const SlShard *shard, Oid user, SlFailure **failure)
+{
+	Oid			saved_user;
+	int			saved_context;
+	SlConn	   *volatile conn = NULL;
+	SlTarget	target;
+
+	GetUserIdAndSecContext(&saved_user, &saved_context);
+	SetUserIdAndSecContext(user, saved_context | SECURITY_LOCAL_USERID_CHANGE);
+	PG_TRY();
+	{
+		target = sl_remote_target(shard);
+		target.plain_path = true;
+		conn = sl_remote_try_open(&target, failure);
+	}
+	PG_FINALLY();
+	{
+		SetUserIdAndSecContext(saved_user, saved_context);
+	}
+	PG_END_TRY();
+	return conn;
+}
+
 /* The same; a shard that cannot be reached is an error. */
 SlConn *
 sl_remote_open(const SlTarget *target)

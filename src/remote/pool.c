@@ -135,8 +135,8 @@ close_stale(void)
  * shard's last words arrive before the end of the connection does, so these
  * are looked at too: PQisBusy() is what makes libpq do that.
  */
-static bool
-is_alive(SlConn *conn)
+bool
+sl_pool_is_alive(SlConn *conn)
 {
 	SlFailure  *failure;
 
@@ -259,10 +259,10 @@ sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure)
 	if (conn->txn.level > 0)
 	{
 		/* It cannot be replaced, even if the server's options have changed. */
-		if (conn->state != SL_CONN_OPEN || !is_alive(conn))
+		if (conn->state != SL_CONN_OPEN || !sl_pool_is_alive(conn))
 			*failure = lost_in_transaction(shard);
 	}
-	else if (conn->state != SL_CONN_OPEN || conn->is_stale || is_lent(conn) || !is_alive(conn))
+	else if (conn->state != SL_CONN_OPEN || conn->is_stale || is_lent(conn) || !sl_pool_is_alive(conn))
 		*failure = open_entry_as(entry, shard);
 	return *failure == NULL ? conn : NULL;
 }

@@ -45,6 +45,7 @@ typedef struct SlFailure
 	int			sqlstate;
 	bool		lost;			/* the connection is gone, or never was */
 	bool		is_silent;		/* nothing answered when it was connected to */
+	bool		is_farewell;	/* the server process said why it goes */
 	bool		never_ran;		/* it went before the shard came to the
 								 * statement */
 	const char *message;
@@ -151,6 +152,8 @@ typedef struct SlConnTxn
 	bool		is_lost;		/* the connection died in it */
 	bool		is_read_only;
 	bool		began_read_only;
+	int			read_only_level;	/* where it became so */
+	bool		is_fresh;		/* begun by the statement that is under way */
 	bool		has_settings;	/* settings were sent in it */
 	bool		has_part;		/* a savepoint for one statement */
 	bool		is_ending;		/* COMMIT is on its way with the statement */
@@ -270,6 +273,7 @@ extern uint32 sl_conn_wants(const SlConn *conn);
 extern void sl_conn_close(SlConn *conn);
 extern SlConn *sl_remote_open(const SlTarget *target);
 extern SlConn *sl_remote_try_open(const SlTarget *target, SlFailure **failure);
+extern SlConn *sl_remote_try_open_as(const SlShard *shard, Oid user, SlFailure **failure);
 
 /* hosts.c */
 #define SL_HOST_PARAMETERS 3	/* so many may be added */
@@ -291,6 +295,7 @@ extern void sl_pool_init(void);
 extern SlConn *sl_pool_get(SlShard *shard, SlFailure **failure);
 extern SlConn *sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure);
 extern List *sl_pool_all(void);
+extern bool sl_pool_is_alive(SlConn *conn);
 extern void sl_pool_note_failure(const SlConn *conn);
 extern void sl_pool_note_success(const SlConn *conn);
 
@@ -373,6 +378,7 @@ extern void sl_broadcast_commands(SlReply *replies, int count, int timeout_ms);
 /* cancel.c */
 extern void sl_cancel(List *conns);
 extern void sl_drain(SlConn *conn);
+extern void sl_cancel_ask(const SlShard *shard, const SlConn *conn);
 
 /* remote_error.c */
 extern bool sl_failure_is_farewell(const PGresult *result);

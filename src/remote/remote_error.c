@@ -74,6 +74,7 @@ farewell_failure(SlConn *conn, const PGresult *result)
 												 message != NULL ? message : "It hung up.");
 
 	failure->never_ran = true;
+	failure->is_farewell = true;
 	return failure;
 }
 

@@ -112,7 +112,7 @@ sl_stat_take_conn(void)
 		return NULL;
 	if (registered_by != MyProcPid)
 	{
-		before_shmem_exit(free_conns_at_exit, (Datum) 0);
+		on_shmem_exit(free_conns_at_exit, (Datum) 0);
 		registered_by = MyProcPid;
 	}
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
@@ -135,7 +135,8 @@ void
 sl_stat_give_conn(SlConnSlot *slot)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	slot->pid = 0;
+	if (slot->pid == MyProcPid)
+		slot->pid = 0;
 	LWLockRelease(shared->lock);
 }
 

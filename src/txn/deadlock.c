@@ -15,6 +15,7 @@
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -24,10 +25,25 @@
 #include "base/base.h"
 #include "txn/txn.h"
 
+/*
+ * For each process that waits, the processes that block it.  One that is a
+ * prepared transaction counts as 0, and there its name is added.
+ */
 static const char blockers_sql[] =
-"SELECT pg_catalog.string_agg(pg_catalog.concat(p, ' ', b), ',')"
-" FROM pg_catalog.unnest($1::pg_catalog.int4[]) p,"
-" pg_catalog.unnest(pg_catalog.pg_blocking_pids(p)) b";
+"SELECT pg_catalog.string_agg(pg_catalog.concat(p, ' ', b, ' ', x.gid), ',')"
+" FROM pg_catalog.unnest($1::pg_catalog.int4[]) p"
+" CROSS JOIN LATERAL pg_catalog.unnest(pg_catalog.pg_blocking_pids(p)) b"
+" LEFT JOIN LATERAL (SELECT t.gid FROM pg_catalog.pg_locks w"
+" JOIN pg_catalog.pg_locks h ON h.pid IS NULL AND h.granted"
+" AND h.locktype OPERATOR(pg_catalog.=) w.locktype"
+" AND h.database IS NOT DISTINCT FROM w.database AND h.relation IS NOT DISTINCT FROM w.relation"
+" AND h.page IS NOT DISTINCT FROM w.page AND h.tuple IS NOT DISTINCT FROM w.tuple"
+" AND h.transactionid::pg_catalog.text IS NOT DISTINCT FROM w.transactionid::pg_catalog.text"
+" AND h.classid IS NOT DISTINCT FROM w.classid AND h.objid IS NOT DISTINCT FROM w.objid"
+" AND h.objsubid IS NOT DISTINCT FROM w.objsubid"
+" JOIN pg_catalog.pg_prepared_xacts t"
+" ON h.virtualtransaction OPERATOR(pg_catalog.=) pg_catalog.concat('-1/', t.transaction)"
+" WHERE w.pid OPERATOR(pg_catalog.=) p AND NOT w.granted) x ON b OPERATOR(pg_catalog.=) 0";
 
 /* One session waits for another. */
 typedef struct Edge
@@ -88,39 +104,56 @@ active_pids(const Graph *graph, int32 shard_id)
 	return pids.data;
 }
 
-static void
-take_answer(Graph *graph, const SlShard *shard, const char *answer)
+/* The session whose transaction is prepared under this name, or 0. */
+static int
+session_of_gid(const char *name)
 {
-	for (const char *next = answer; next != NULL && next[0] != '\0';)
-	{
-		int			waiter = 0;
-		int			blocker = 0;
+	SlGid		gid;
 
-		if (sscanf(next, "%d %d", &waiter, &blocker) == 2)
-			add_edge(graph, session_of(graph, shard->id, waiter),
-					 session_of(graph, shard->id, blocker), NameStr(shard->name));
-		next = strchr(next, ',');
-		if (next != NULL)
-			next++;
-	}
+	if (!sl_gid_parse(name, &gid) || gid.incarnation != sl_incarnation() ||
+		gid.database != MyDatabaseId)
+		return 0;
+	return BackendXidGetPid(XidFromFullTransactionId(FullTransactionIdFromU64(gid.xid)));
+}
+
+/* One item of the answer: waiter, blocker, and a name if that is 0. */
+static void
+take_item(Graph *graph, const SlShard *shard, const char *item)
+{
+	int			waiter = 0;
+	int			blocker = 0;
+	char		name[200] = "";
+
+	if (sscanf(item, "%d %d %199s", &waiter, &blocker, name) < 2)
+		return;
+	add_edge(graph, session_of(graph, shard->id, waiter),
+			 blocker == 0 ? session_of_gid(name) : session_of(graph, shard->id, blocker),
+			 NameStr(shard->name));
 }
 
 /* Asks a shard who blocks whom there.  One that does not answer has no say. */
 static void
-ask_shard(Graph *graph, SlShard *shard)
+ask_shard(Graph *graph, SlShard *shard, Oid user)
 {
-	SlTarget	target = sl_remote_target(shard);
 	const char *params[] = {active_pids(graph, shard->id)};
 	SlFailure  *failure;
 	PGresult   *result;
-	SlConn	   *conn = sl_remote_try_open(&target, &failure);
+	SlConn	   *conn;
 
+	if (!shard->exists)
+		return;
+	conn = sl_remote_try_open_as(shard, user, &failure);
 	if (conn == NULL)
 		return;
 	result = sl_remote_try(conn, blockers_sql, 1, params, sl_wait_deadline(sl_connect_timeout),
 						   &failure);
-	if (result != NULL)
-		take_answer(graph, shard, sl_remote_value(result, 0, 0));
+	if (result != NULL && sl_remote_value(result, 0, 0) != NULL)
+	{
+		char	   *answer = pstrdup(sl_remote_value(result, 0, 0));
+
+		for (char *item = strtok(answer, ","); item != NULL; item = strtok(NULL, ","))
+			take_item(graph, shard, item);
+	}
 	sl_conn_close(conn);
 }
 
@@ -153,7 +186,7 @@ make_graph(void)
 		if (slot->is_active && !list_member_int(asked_shards, slot->shard_id))
 		{
 			asked_shards = lappend_int(asked_shards, slot->shard_id);
-			ask_shard(graph, sl_shard_by_id(slot->shard_id));
+			ask_shard(graph, sl_shard_by_id(slot->shard_id), slot->user);
 		}
 		if (slot->in_transaction && !list_member_int(asked_pids, slot->pid))
 		{
@@ -258,37 +291,37 @@ describe(List *circle)
 	return lines.data;
 }
 
-static void
+/* Returns who waits for whom, if this session has to give up. */
+static char *
 look(void)
 {
 	List	   *circle = find_circle();
 
 	if (circle != NIL)
 		circle = find_circle();
-	if (circle != NIL)
-		ereport(ERROR,
-				errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
-				errmsg("deadlock detected"),
-				errdetail_internal("%s", describe(circle)),
-				errhint("Run the transaction again."));
+	return circle != NIL ? describe(circle) : NULL;
 }
 
-/* This session has waited for long: is it part of a deadlock? */
-static void
-look_for_deadlock(void)
+/*
+ * Looks for a deadlock that this session has to break.  Returns who waits for
+ * whom, or NULL.
+ */
+char *
+sl_deadlock_to_break(void)
 {
 	MemoryContext context;
 	MemoryContext old_context;
+	char	   *volatile found = NULL;
 
 	if (is_looking || !sl_stat_is_shared() || dlist_is_empty(sl_txn_participants()))
-		return;
+		return NULL;
 	context = AllocSetContextCreate(CurrentMemoryContext, "shardlet deadlock check",
 									ALLOCSET_DEFAULT_SIZES);
 	old_context = MemoryContextSwitchTo(context);
 	is_looking = true;
 	PG_TRY();
 	{
-		look();
+		found = look();
 	}
 	PG_FINALLY();
 	{
@@ -296,7 +329,31 @@ look_for_deadlock(void)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(old_context);
+	if (found != NULL)
+		found = pstrdup(found);
 	MemoryContextDelete(context);
+	return found;
+}
+
+void
+sl_deadlock_raise(const char *detail)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+			errmsg("deadlock detected"),
+			errdetail_internal("%s", detail),
+			errhint("Run the transaction again."));
+	pg_unreachable();
+}
+
+/* This session has waited for long: is it part of a deadlock? */
+static void
+look_for_deadlock(void)
+{
+	char	   *found = sl_deadlock_to_break();
+
+	if (found != NULL)
+		sl_deadlock_raise(found);
 }
 
 void

@@ -37,6 +37,7 @@ typedef struct Commit
 	char	   *xid;			/* NULL: nothing was written */
 	char	   *command;		/* the answer to COMMIT */
 	SlFailure  *failure;
+	char	   *deadlock;		/* who waits for whom, if that ended it */
 } Commit;
 
 /* Takes in what has come.  Returns false when there is nothing to wait for. */
@@ -76,6 +77,18 @@ is_interrupted(void)
 }
 
 /*
+ * A constraint that is checked now can make the shard wait for others, and these
+ * for us.
+ */
+static void
+break_deadlock(Commit *commit)
+{
+	commit->deadlock = sl_deadlock_to_break();
+	if (commit->deadlock != NULL)
+		sl_cancel_ask(sl_shard_by_id(commit->conn->shard_id), commit->conn);
+}
+
+/*
  * Waits for the answer.  A cancel comes too late to undo anything; but if the
  * shard does not answer for a while after it, the wait is given up.
  */
@@ -83,9 +96,15 @@ static void
 wait_for_answer(Commit *commit)
 {
 	TimestampTz give_up = DT_NOEND;
+	TimestampTz look_at = sl_wait_deadline(sl_deadlock_timeout);
 
 	while (take_in(commit))
 	{
+		if (GetCurrentTimestamp() >= look_at && commit->deadlock == NULL)
+		{
+			break_deadlock(commit);
+			look_at = sl_wait_deadline(sl_deadlock_timeout);
+		}
 		if (is_interrupted() && TIMESTAMP_IS_NOEND(give_up))
 			give_up = sl_wait_deadline(LIMIT_MS);
 		if (GetCurrentTimestamp() >= give_up)
@@ -138,7 +157,6 @@ static Outcome
 find_out(const Commit *commit)
 {
 	SlShard    *shard = sl_shard_by_id(commit->conn->shard_id);
-	SlTarget	target = sl_remote_target(shard);
 	SlFailure  *failure;
 	SlConn	   *conn;
 	TimestampTz deadline = sl_wait_deadline(LIMIT_MS);
@@ -146,11 +164,14 @@ find_out(const Commit *commit)
 	Outcome		outcome = OUTCOME_UNKNOWN;
 	bool		is_running = true;
 
-	if (!commit->xid_is_known)
+	/* The server process went before it came to anything of this. */
+	if (commit->failure->is_farewell && commit->command == NULL)
+		return OUTCOME_ROLLED_BACK;
+	if (!commit->xid_is_known || !shard->exists)
 		return OUTCOME_UNKNOWN;
 	if (commit->xid == NULL)
 		return OUTCOME_COMMITTED;
-	conn = sl_remote_try_open(&target, &failure);
+	conn = sl_remote_try_open_as(shard, commit->conn->user, &failure);
 	while (conn != NULL && conn->state == SL_CONN_OPEN && is_running &&
 		   GetCurrentTimestamp() < deadline)
 	{
@@ -209,15 +230,24 @@ ask_xid(Commit *commit)
 void
 sl_outcome_commit(SlConn *conn)
 {
-	Commit		commit = {.conn = conn,.remote_pid = PQbackendPID(conn->pg)};
+	Commit		commit = {.conn = conn};
 
 	sl_fault("txn_before_commit");
+	if (!sl_pool_is_alive(conn))
+		ereport(ERROR,
+				errcode(SL_ERR_UNREACHABLE),
+				errmsg("could not reach shard \"%s\"", conn->shard),
+				errdetail("The connection was lost before the transaction was committed."),
+				errhint("The transaction was rolled back. Run it again."));
+	commit.remote_pid = PQbackendPID(conn->pg);
 	ask_xid(&commit);
 	sl_flight_query(conn, "COMMIT", 0, NULL);
 	sl_flight_sync(conn);
 	wait_for_answer(&commit);
 	if (commit.failure != NULL && commit.failure->lost)
 		resolve(&commit);
+	else if (commit.failure != NULL && commit.deadlock != NULL)
+		sl_deadlock_raise(commit.deadlock);
 	else if (commit.failure != NULL)
 		sl_failure_raise(commit.failure, conn->shard, "COMMIT");
 	else if (commit.command == NULL || strcmp(commit.command, "COMMIT") != 0)

@@ -86,31 +86,6 @@ mapped_users(const SlShard *shard)
 	return list_append_unique_oid(users, BOOTSTRAP_SUPERUSERID);
 }
 
-/* Connects with the credentials of a user; NULL, and why, if that fails. */
-static SlConn *
-open_as(const SlShard *shard, Oid user, SlFailure **failure)
-{
-	Oid			saved_user;
-	int			saved_context;
-	SlConn	   *volatile conn = NULL;
-	SlTarget	target;
-
-	GetUserIdAndSecContext(&saved_user, &saved_context);
-	SetUserIdAndSecContext(user, saved_context | SECURITY_LOCAL_USERID_CHANGE);
-	PG_TRY();
-	{
-		target = sl_remote_target(shard);
-		target.plain_path = true;
-		conn = sl_remote_try_open(&target, failure);
-	}
-	PG_FINALLY();
-	{
-		SetUserIdAndSecContext(saved_user, saved_context);
-	}
-	PG_END_TRY();
-	return conn;
-}
-
 /* The list can be read by anyone, so whoever gets in will do. */
 static void
 open_list(Look *look)
@@ -121,7 +96,7 @@ open_list(Look *look)
 		return;
 	foreach(cell, mapped_users(look->shard))
 	{
-		look->conn = open_as(look->shard, lfirst_oid(cell), &look->failure);
+		look->conn = sl_remote_try_open_as(look->shard, lfirst_oid(cell), &look->failure);
 
 		/* Where nobody answers, nobody answers another user. */
 		if (look->conn != NULL || look->failure->is_silent)
@@ -137,18 +112,13 @@ user_exists(Oid user)
 	return SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(user));
 }
 
-/* Finishes one.  Returns true if it is over, by us or by somebody else. */
+/* Tries to finish one as a user.  Returns true if it is over, by us or by others. */
 static bool
-finish(Look *look, const char *name, const SlGid *gid, SlDecision decision)
+finish_as(Look *look, const char *sql, Oid user)
 {
-	const char *sql = psprintf("%s PREPARED '%s'",
-							   decision == SL_DECISION_COMMIT ? "COMMIT" : "ROLLBACK", name);
 	SlFailure  *failure = NULL;
-	SlConn	   *conn;
+	SlConn	   *conn = sl_remote_try_open_as(look->shard, user, &failure);
 
-	if (!user_exists(gid->user))
-		return false;
-	conn = open_as(look->shard, gid->user, &failure);
 	if (conn == NULL)
 		return false;
 	(void) sl_remote_try(conn, sql, 0, NULL, sl_wait_deadline(LIMIT_MS), &failure);
@@ -158,6 +128,29 @@ finish(Look *look, const char *name, const SlGid *gid, SlDecision decision)
 		look->is_busy = true;
 	sl_conn_close(conn);
 	return failure == NULL || failure->sqlstate == ERRCODE_UNDEFINED_OBJECT;
+}
+
+/*
+ * Finishes one: as the user who prepared it, or, if that one cannot log in any
+ * more, as another, who is a superuser there with luck.
+ */
+static bool
+finish(Look *look, const char *name, const SlGid *gid, SlDecision decision)
+{
+	const char *sql = psprintf("%s PREPARED '%s'",
+							   decision == SL_DECISION_COMMIT ? "COMMIT" : "ROLLBACK", name);
+	ListCell   *cell;
+
+	if (user_exists(gid->user) && finish_as(look, sql, gid->user))
+		return true;
+	if (look->is_busy)
+		return false;
+	foreach(cell, mapped_users(look->shard))
+	{
+		if (lfirst_oid(cell) != gid->user && finish_as(look, sql, lfirst_oid(cell)))
+			return true;
+	}
+	return false;
 }
 
 static void

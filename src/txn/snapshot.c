@@ -17,8 +17,8 @@
 
 static const char snapshot_sql[] = "SELECT 1";
 
-/* The transaction's snapshots have been taken. */
-static bool is_taken = false;
+/* The transaction's snapshots have been taken, at this level; 0: not yet. */
+static int	taken_level = 0;
 
 /* Statements whose reads must agree have numbers. */
 uint64
@@ -39,14 +39,22 @@ sl_snapshot_is_shared(void)
 bool
 sl_snapshot_is_taken(void)
 {
-	return is_taken;
+	return taken_level > 0;
 }
 
 /* The transaction is over. */
 void
 sl_snapshot_end(void)
 {
-	is_taken = false;
+	taken_level = 0;
+}
+
+/* A savepoint is over.  Rolled back, it takes the snapshots along. */
+void
+sl_snapshot_end_level(int level, bool is_rolled_back)
+{
+	if (taken_level >= level)
+		taken_level = is_rolled_back ? 0 : level - 1;
 }
 
 static bool
@@ -79,22 +87,15 @@ open_and_hold(SlReply *replies, int count)
 	}
 }
 
-/*
- * Takes the snapshots of all shards, for the whole transaction.  One that
- * cannot be reached now cannot take part in it later.
- */
-void
-sl_snapshot_begin(void)
+/* Takes the snapshots of all shards that can be reached. */
+static void
+take_all(const SlTxnUse *use)
 {
-	SlTxnUse	use = {0};
-	SlReply    *replies;
-	ListCell   *cell;
 	List	   *shards = sl_shard_all();
+	SlReply    *replies = palloc0(sizeof(SlReply) * Max(list_length(shards), 1));
+	ListCell   *cell;
 	int			count = 0;
 
-	if (is_taken || !sl_snapshot_is_shared())
-		return;
-	replies = palloc0(sizeof(SlReply) * Max(list_length(shards), 1));
 	foreach(cell, shards)
 	{
 		SlShard    *shard = lfirst(cell);
@@ -106,9 +107,36 @@ sl_snapshot_begin(void)
 	for (int i = 0; i < count; i++)
 	{
 		if (replies[i].failure == NULL)
-			sl_txn_join(replies[i].conn, &use);
+			sl_txn_join(replies[i].conn, use);
 	}
-	sl_broadcast_run(replies, count, snapshot_sql, 0, NULL, sl_shard_timeout);
+	sl_broadcast_run(replies, count, snapshot_sql, 0, NULL, sl_connect_timeout);
 	sl_fence_release();
-	is_taken = true;
+}
+
+/*
+ * Takes the snapshots for the whole transaction, if it has one for all its
+ * statements.  A shard that cannot be reached now cannot take part in it later.
+ */
+void
+sl_snapshot_begin(void)
+{
+	SlTxnUse	use = {0};
+
+	if (taken_level > 0 || !sl_snapshot_is_shared())
+		return;
+	take_all(&use);
+	taken_level = GetCurrentTransactionNestLevel();
+}
+
+/* Takes them for a statement that asks several times. */
+void
+sl_snapshot_begin_statement(uint64 statement)
+{
+	static uint64 last = 0;
+	SlTxnUse	use = {.statement = statement};
+
+	if (!sl_consistent_reads || IsolationUsesXactSnapshot() || statement == last)
+		return;
+	take_all(&use);
+	last = statement;
 }

@@ -31,6 +31,7 @@ extern void sl_txn_settle(SlConn *conn);
 extern void sl_txn_leave(SlConn *conn);
 extern void sl_txn_abandon(SlConn *conn);
 extern void sl_txn_check_span(List *shards, bool writes);
+pg_noreturn extern void sl_txn_refuse_span(const char *first, const char *second);
 extern dlist_head *sl_txn_participants(void);
 
 /* txn_alone.c */
@@ -41,6 +42,7 @@ extern void sl_txn_init(void);
 
 /* txn_local.c */
 extern bool sl_txn_wrote_locally(void);
+extern bool sl_txn_is_untouched(void);
 
 /* twophase.c */
 typedef struct SlGid
@@ -82,11 +84,15 @@ extern void sl_recover_all(int *finished);
 extern uint64 sl_snapshot_new_statement(void);
 extern bool sl_snapshot_is_shared(void);
 extern void sl_snapshot_begin(void);
+extern void sl_snapshot_begin_statement(uint64 statement);
 extern void sl_snapshot_end(void);
+extern void sl_snapshot_end_level(int level, bool is_rolled_back);
 extern bool sl_snapshot_is_taken(void);
 
 /* deadlock.c */
 extern void sl_deadlock_init(void);
+extern char *sl_deadlock_to_break(void);
+pg_noreturn extern void sl_deadlock_raise(const char *detail);
 
 /* fence.c */
 extern void sl_fence_enter(void);

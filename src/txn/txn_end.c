@@ -71,7 +71,7 @@ settle(const SlReply *replies, int count)
 
 		if (conn->owner != NULL)
 			conn->yield(conn);
-		if (conn->txn.is_lost && (conn->txn.write_level > 0 || XactIsoLevel == XACT_SERIALIZABLE))
+		if (conn->txn.is_lost && (!conn->txn.is_read_only || XactIsoLevel == XACT_SERIALIZABLE))
 			ereport(ERROR,
 					errcode(SL_ERR_UNREACHABLE),
 					errmsg("could not reach shard \"%s\"", conn->shard),
@@ -141,27 +141,29 @@ ask_readers(SlReply *replies, int count)
 	{
 		if (replies[i].failure != NULL)
 			sl_failure_raise(replies[i].failure, replies[i].conn->shard, "COMMIT");
+		sl_txn_leave(replies[i].conn);
 	}
 }
 
 /*
- * Ends the transactions of shards that were only read from.  Nothing depends on
- * their answers, so these are not waited for.
+ * Ends the transaction of a shard that was only read from.  That comes last,
+ * because of its locks; nothing depends on the answer, so it is not waited for.
  */
 static void
-end_readers(SlReply *replies, int count)
+end_reader(SlConn *conn)
 {
-	if (XactIsoLevel == XACT_SERIALIZABLE)
-		ask_readers(replies, count);
-	for (int i = 0; i < count; i++)
-	{
-		SlConn	   *conn = replies[i].conn;
+	if (conn->state == SL_CONN_OPEN && !sl_flight_command(conn, "COMMIT", false))
+		sl_conn_close(conn);
+	sl_txn_leave(conn);
+}
 
-		if (XactIsoLevel != XACT_SERIALIZABLE && conn->state == SL_CONN_OPEN &&
-			!sl_flight_command(conn, "COMMIT", false))
-			sl_conn_close(conn);
-		sl_txn_leave(conn);
-	}
+/* Writes behind a SELECT show only now. */
+static void
+check_span(const SlReply *replies, int written)
+{
+	if (written > 1 && !sl_multi_shard_transactions &&
+		replies[0].conn->shard_id != replies[1].conn->shard_id)
+		sl_txn_refuse_span(replies[0].conn->shard, replies[1].conn->shard);
 }
 
 static void
@@ -197,8 +199,9 @@ before_commit(void)
 	else
 		ask_writers(replies, count);
 	written = sort_writers(replies, count);
-	if (count > written)
-		end_readers(replies + written, count - written);
+	check_span(replies, written);
+	if (XactIsoLevel == XACT_SERIALIZABLE)
+		ask_readers(replies + written, count - written);
 	if (written == 1 && !local)
 		commit_one(replies[0].conn);
 	else if (written > 0)
@@ -230,6 +233,35 @@ resume_interrupts(void)
 	holds_interrupts = false;
 }
 
+/* Brings those that are prepared to the front; returns how many. */
+static int
+sort_prepared(SlReply *replies, int count)
+{
+	int			prepared = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		if (replies[i].conn->txn.gid != NULL)
+			replies[prepared++].conn = replies[i].conn;
+	}
+	return prepared;
+}
+
+static void
+end_readers(void)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, sl_txn_participants())
+	{
+		/* cppcheck-suppress nullPointer */
+		SlConn	   *conn = dlist_container(SlConn, txn.node, iter.cur);
+
+		if (conn->txn.gid == NULL)
+			end_reader(conn);
+	}
+}
+
 static void
 after_commit(void)
 {
@@ -241,12 +273,17 @@ after_commit(void)
 	sl_snapshot_end();
 	if (dlist_is_empty(sl_txn_participants()))
 		return;
-	sl_fault("txn_after_commit_record");
 	MemoryContextSwitchTo(TopTransactionContext);
 	replies = make_replies(&count);
+	count = sort_prepared(replies, count);
 	PG_TRY();
 	{
-		sl_twophase_commit(replies, count);
+		if (count > 0)
+		{
+			sl_fault("txn_after_commit_record");
+			sl_twophase_commit(replies, count);
+		}
+		end_readers();
 	}
 	PG_CATCH();
 	{
@@ -390,6 +427,10 @@ release_savepoint(SlConn *conn, int level)
 		conn->txn.begin_level = level - 1;
 	if (conn->txn.write_level >= level)
 		conn->txn.write_level = level - 1;
+
+	/* PostgreSQL takes back at the end of a savepoint what it made read-only. */
+	if (!conn->txn.began_read_only && conn->txn.read_only_level >= level)
+		conn->txn.is_read_only = false;
 }
 
 /* Sends what takes the shard back; the answer is taken in with the next one. */
@@ -432,6 +473,8 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId my_id, SubTransacti
 	int			level = GetCurrentTransactionNestLevel();
 	dlist_mutable_iter iter;
 
+	if (event == SUBXACT_EVENT_COMMIT_SUB || event == SUBXACT_EVENT_ABORT_SUB)
+		sl_snapshot_end_level(level, event == SUBXACT_EVENT_ABORT_SUB);
 	dlist_foreach_modify(iter, sl_txn_participants())
 	{
 		/* cppcheck-suppress nullPointer */

@@ -71,8 +71,8 @@ sl_txn_abandon(SlConn *conn)
 	sl_txn_leave(conn);
 }
 
-static void
-refuse_span(const char *first, const char *second)
+void
+sl_txn_refuse_span(const char *first, const char *second)
 {
 	ereport(ERROR,
 			errcode(SL_ERR_MULTI_SHARD),
@@ -87,8 +87,8 @@ sl_txn_check_span(List *shards, bool writes)
 {
 	if (!writes || sl_multi_shard_transactions || list_length(shards) < 2)
 		return;
-	refuse_span(NameStr(((SlShard *) linitial(shards))->name),
-				NameStr(((SlShard *) lsecond(shards))->name));
+	sl_txn_refuse_span(NameStr(((SlShard *) linitial(shards))->name),
+					   NameStr(((SlShard *) lsecond(shards))->name));
 }
 
 static void
@@ -102,7 +102,7 @@ check_other_writers(const SlConn *conn)
 		SlConn	   *other = dlist_container(SlConn, txn.node, iter.cur);
 
 		if (other->txn.write_level > 0 && other->shard_id != conn->shard_id)
-			refuse_span(other->shard, conn->shard);
+			sl_txn_refuse_span(other->shard, conn->shard);
 	}
 }
 
@@ -120,6 +120,16 @@ isolation_name(void)
 	}
 }
 
+/*
+ * What became read-only inside a savepoint may be released from that: then it
+ * is said behind the savepoint, see sl_txn_follow().
+ */
+static bool
+begins_read_only(void)
+{
+	return XactReadOnly && GetCurrentTransactionNestLevel() == 1;
+}
+
 /* Begins as the session's transaction was begun. */
 static void
 send_begin(SlConn *conn, uint64 statement)
@@ -131,14 +141,15 @@ send_begin(SlConn *conn, uint64 statement)
 		snprintf(sql, sizeof(sql), "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 	else
 		snprintf(sql, sizeof(sql), "BEGIN ISOLATION LEVEL %s %s%s", isolation_name(),
-				 XactReadOnly ? "READ ONLY" : "READ WRITE",
+				 begins_read_only() ? "READ ONLY" : "READ WRITE",
 				 XactDeferrable ? " DEFERRABLE" : "");
 	sl_flight_prelude(conn, sql, 0, NULL);
 	memset(txn, 0, sizeof(SlConnTxn));
 	txn->level = txn->sent_level = 1;
 	txn->begin_level = GetCurrentTransactionNestLevel();
 	txn->statement = statement;
-	txn->is_read_only = txn->began_read_only = statement != 0 || XactReadOnly;
+	txn->is_read_only = txn->began_read_only = statement != 0 || begins_read_only();
+	txn->is_fresh = true;
 	dlist_push_tail(&participants, &txn->node);
 	show_state(conn);
 }
@@ -190,8 +201,9 @@ sl_txn_follow(SlConn *conn, const SlTxnUse *use)
 	{
 		sl_flight_prelude(conn, "SET TRANSACTION READ ONLY", 0, NULL);
 		txn->is_read_only = true;
+		txn->read_only_level = txn->level;
 	}
-	if (use->is_part)
+	if (use->is_part && !(use->ends && txn->is_fresh))
 		begin_part(conn, use->writes);
 }
 
@@ -234,7 +246,7 @@ share_snapshot(SlConn *conn, uint64 statement)
 	char		number[32];
 	const char *params[] = {number};
 
-	if (conn->is_bare || IsolationUsesXactSnapshot())
+	if (statement == 0 || conn->txn.statement != 0 || conn->is_bare || IsolationUsesXactSnapshot())
 		return;
 	snprintf(number, sizeof(number), "%llu", (unsigned long long) statement);
 	sl_flight_prelude(conn, "SELECT shardlet.use_snapshot($1)", 1, params);
@@ -262,6 +274,7 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 {
 	if (!sl_session_is_current(conn))
 		sl_session_send(conn);
+	conn->txn.is_fresh = false;
 	end_other_statement(conn, use);
 	if (conn->txn.level == 0)
 	{
@@ -278,9 +291,11 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 	if (use->writes && !use->ends && !conn->txn.has_asked_xid)
 		sl_flight_xid(conn);
 	if (use->takes_snapshot)
-		sl_flight_mark(conn);
-	else if (use->statement != 0 && conn->txn.statement == 0)
+	{
 		share_snapshot(conn, use->statement);
+		sl_flight_mark(conn);
+	}
+	share_snapshot(conn, use->statement);
 }
 
 /* Goes behind a statement, in the same flight: ends what was begun for it. */
@@ -289,7 +304,7 @@ sl_txn_end_statement(SlConn *conn, const SlTxnUse *use)
 {
 	if (conn->txn.has_part)
 		sl_flight_prelude(conn, "RELEASE SAVEPOINT " PART_NAME, 0, NULL);
-	if (!use->ends || conn->txn.level == 0)
+	if (!use->ends || !conn->txn.is_fresh)
 		return;
 	sl_flight_prelude(conn, "COMMIT", 0, NULL);
 	conn->txn.is_ending = true;

@@ -79,6 +79,15 @@ has_notifications(void)
 	return result;
 }
 
+/* Has this transaction done nothing yet, here or on shards? */
+bool
+sl_txn_is_untouched(void)
+{
+	return dlist_is_empty(sl_txn_participants()) &&
+		!TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		XactIsoLevel != XACT_SERIALIZABLE && !has_notifications();
+}
+
 /* Called before the commit, when nothing of the user's runs any more. */
 bool
 sl_txn_wrote_locally(void)

@@ -49,8 +49,11 @@ sub commands
 sub sends
 {
 	my ($shard, $sql, $expected, $name) = @_;
-	my $mark = $c->log_mark($c->shard($shard));
 	my $found;
+
+	# The session before this one must have gone from the shard.
+	$c->shard($shard)->poll_query_until('app', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'shardlet:%'});
+	my $mark = $c->log_mark($c->shard($shard));
 
 	$c->psql_err("\\set ON_ERROR_STOP 0\n$sql");
 	for (1 .. 50)
@@ -65,12 +68,12 @@ sub sends
 
 sends(1, "$get1", qr/^get$/, 'a read by itself');
 sends(1, "$put1", qr/^begin put COMMIT$/, 'a write by itself, in one flight');
-sends(1, "BEGIN; $get1; $get1; COMMIT", qr/^begin get get COMMIT$/, 'reads in a transaction');
+sends(1, "BEGIN; $get1; $get1; COMMIT", qr/^begin SAVEPOINT shardlet_part get RELEASE SAVEPOINT shardlet_part SAVEPOINT shardlet_part get RELEASE SAVEPOINT shardlet_part COMMIT$/, 'reads in a transaction');
 sends(1, "BEGIN; $put1; $put1; COMMIT", qr/^begin put put COMMIT$/, 'writes on one shard');
 sends(1, "BEGIN; $put1; ROLLBACK", qr/^begin put ROLLBACK$/, 'rolled back');
 sends(2, "BEGIN; $put1; COMMIT", qr/^$/, 'a shard that is not used');
 sends(1, "BEGIN; $put1; $get2; COMMIT", qr/^begin put COMMIT$/, 'one written, one read');
-sends(2, "BEGIN; $put1; $get2; COMMIT", qr/^begin get COMMIT$/, 'the one that was read');
+sends(2, "BEGIN; $put1; $get2; COMMIT", qr/^begin SAVEPOINT shardlet_part get RELEASE SAVEPOINT shardlet_part COMMIT$/, 'the one that was read');
 sends(1, "BEGIN; $put1; $put2; COMMIT", qr/^begin put PREPARE TRANSACTION x COMMIT PREPARED x$/, 'two written');
 sends(1, "BEGIN; INSERT INTO local VALUES (1); $put1; COMMIT", qr/^begin put PREPARE TRANSACTION x COMMIT PREPARED x$/, 'one, and the router');
 sends(1, "BEGIN; CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'; $put1; COMMIT", qr/^begin put PREPARE TRANSACTION x COMMIT PREPARED x$/, 'one, and a catalog');
@@ -93,6 +96,18 @@ command_fails_like(
 	[ 'pgbench', '-n', '-t', '1', '-M', 'extended', '-f', $script, '-d', $c->router->connstr('app') ],
 	qr/division by zero/, 'two statements in one pipeline');
 is($c->shard_sql(1, 'SELECT count(*) FROM t'), $before, 'leave nothing');
+# The last one does not commit before the others.
+$c->shard_sql(2, 'CREATE TABLE d (a int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO d VALUES (1)');
+$c->sql('CREATE TABLE ld (a int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO ld VALUES (1)');
+for my $first (q{SELECT * FROM shardlet.query_key('m', 'INSERT INTO d VALUES (1) RETURNING a', NULL, 2) AS q(a int)}, 'INSERT INTO ld VALUES (1)')
+{
+	my $file = PostgreSQL::Test::Utils::tempdir . '/deferred.sql';
+	append_to_file($file, "\\startpipeline\n$first;\n$put1;\n\\endpipeline\n");
+	command_fails_like(
+		[ 'pgbench', '-n', '-t', '1', '-M', 'extended', '-f', $file, '-d', $c->router->connstr('app') ],
+		qr/duplicate key/, 'what came before fails at the end');
+	is($c->shard_sql(1, 'SELECT count(*) FROM t'), $before, 'and takes the last one along');
+}
 $script .= '2';
 append_to_file($script, "\\startpipeline\n$put1;\n\\endpipeline\n");
 my $mark = $c->log_mark($c->shard(1));
