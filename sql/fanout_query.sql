@@ -103,6 +103,9 @@ SELECT length(b) FROM shardlet.query('m', 'UPDATE w SET n = n + 1 RETURNING b') 
 SELECT length(b) FROM shardlet.query('m', 'SELECT touch(g) FROM generate_series(1, 300) g') AS q(b text) LIMIT 1;
 SELECT count(*) FROM (SELECT FROM shardlet.query('m', 'SELECT b FROM w') AS q(b text) LIMIT 1) r;
 COMMIT;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT length(b) FROM shardlet.query('m', 'SELECT touch(g) FROM generate_series(1, 300) g') AS q(b text) LIMIT 1;
+COMMIT;
 SELECT shardlet_shard, n FROM shardlet.query('m', 'SELECT sum(n) FROM w') AS q(n int, shardlet_shard name) ORDER BY 1;
 SELECT count(*) FROM shardlet.execute('m', 'DROP FUNCTION touch');
 SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE w');

@@ -529,12 +529,12 @@ sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot)
 
 /* Beginning and end ----------------------------------------------------------- */
 
-/* Is what runs there by itself, or can it be taken back by itself? */
+/* Can what runs be cancelled, and taken back, without harm to a transaction? */
 static bool
-can_be_cancelled(const SlConn *conn)
+can_cancel(const SlConn *conn)
 {
-	return conn->txn.level == 0 || conn->txn.has_part ||
-		(conn->txn.is_ending && conn->txn.write_level == 0);
+	return conn->txn.level == 0 || (conn->txn.is_ending && conn->txn.write_level == 0) ||
+		(conn->txn.has_part && (conn->txn.is_read_only || XactIsoLevel != XACT_SERIALIZABLE));
 }
 
 /*
@@ -552,7 +552,7 @@ stop_statements(List *conns, bool aborts)
 	{
 		SlConn	   *conn = lfirst(cell);
 
-		if (aborts || can_be_cancelled(conn))
+		if (aborts || can_cancel(conn))
 			cancelled = lappend(cancelled, conn);
 		else
 			sl_drain(conn);

@@ -557,6 +557,12 @@ take_result(SlConn *conn, PGresult *taken, PGresult **result, SlFailure **failur
 	ExecStatusType status;
 
 	*again = false;
+	if (taken == NULL && !conn->in_result)
+	{
+		/* Nothing came for it, and nothing will. */
+		*failure = sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg)));
+		return SL_EVENT_FAILED;
+	}
 	if (taken == NULL)
 	{
 		*again = true;

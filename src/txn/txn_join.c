@@ -179,13 +179,14 @@ follow_savepoints(SlConn *conn)
 
 /*
  * A part that reads may be stopped and taken back, so it must not write behind
- * our back.  The end of the savepoint is the end of that.
+ * our back.  The end of the savepoint is the end of that.  A transaction that is
+ * SERIALIZABLE would count as read-only as a whole if it began like that.
  */
 static void
 begin_part(SlConn *conn, bool writes)
 {
 	sl_flight_prelude(conn, "SAVEPOINT " PART_NAME, 0, NULL);
-	if (!writes && !conn->txn.is_read_only)
+	if (!writes && !conn->txn.is_read_only && XactIsoLevel != XACT_SERIALIZABLE)
 		sl_flight_prelude(conn, "SET TRANSACTION READ ONLY", 0, NULL);
 	conn->txn.has_part = true;
 }
