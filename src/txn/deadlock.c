@@ -41,8 +41,11 @@ static const char blockers_sql[] =
 " AND h.transactionid::pg_catalog.text IS NOT DISTINCT FROM w.transactionid::pg_catalog.text"
 " AND h.classid IS NOT DISTINCT FROM w.classid AND h.objid IS NOT DISTINCT FROM w.objid"
 " AND h.objsubid IS NOT DISTINCT FROM w.objsubid"
+" JOIN pg_catalog.pg_locks k ON k.pid IS NULL AND k.granted"
+" AND k.locktype OPERATOR(pg_catalog.=) 'transactionid'"
+" AND k.virtualtransaction OPERATOR(pg_catalog.=) h.virtualtransaction"
 " JOIN pg_catalog.pg_prepared_xacts t"
-" ON h.virtualtransaction OPERATOR(pg_catalog.=) pg_catalog.concat('-1/', t.transaction)"
+" ON t.transaction OPERATOR(pg_catalog.=) k.transactionid"
 " WHERE w.pid OPERATOR(pg_catalog.=) p AND NOT w.granted) x ON b OPERATOR(pg_catalog.=) 0";
 
 /* One session waits for another. */
