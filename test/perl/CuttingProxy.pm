@@ -214,7 +214,12 @@ sub _obey
 	{
 		$rule = { action => $action, side => $side, nth => $nth, type => $type, text => $text };
 	}
-	_forward($_) for grep { $_ } values %end;
+
+	# One that goes on can take its peer along, which is in the list too.
+	for my $end (values %end)
+	{
+		_forward($end) if $end{ $end->{socket} };
+	}
 	syswrite $control, "done\n";
 	return;
 }

@@ -80,9 +80,10 @@ sub run_psql
 sub in_child
 {
 	my ($work) = @_;
+	my $parent = $$;
 	my $pid = fork() // die "could not fork: $!";
 	return $pid if $pid;
-	until (-e $stop)
+	until (-e $stop || getppid() != $parent)
 	{
 		eval { $work->(); 1 } or print STDERR $@;
 	}
