@@ -230,6 +230,19 @@ for my $case ([ txn_before_commit_record => 'none' ], [ txn_after_commit_record 
 	$probe->judge($outcome, $t);
 }
 
+# Two users in one transaction have two connections to a shard, and two prepared
+# transactions there.
+my ($mine, $theirs) = splice @{ $probe->{keys}{s1} }, 0, 2;
+my $set = q{SELECT v FROM shardlet.query_key('m', 'UPDATE acct SET v = %2$d WHERE id = %1$d RETURNING v', NULL, %1$d::bigint) AS q(v int);};
+my $both = 'BEGIN;' . sprintf($set, $mine, 1) . 'SET LOCAL ROLE app;' . sprintf($set, $theirs, 1) . 'COMMIT;';
+is($c->sqlstate(q{SET shardlet.fault = 'txn_after_commit_record:kill';} . $both), 'lost', 'two users, and a crash');
+is($c->shard_sql(1, q{SELECT string_agg(owner::text, ',' ORDER BY owner = 'app') LIKE '%,app' FROM pg_prepared_xacts}), 't', 'one for each');
+$c->start($router);
+$probe->settle('two users');
+is($c->shard_sql(1, "SELECT sum(v) FROM acct WHERE id IN ($mine, $theirs)"), 2, 'both are finished');
+is($c->sqlstate($both), '', 'and without a crash');
+$c->shard_sql(1, "UPDATE acct SET v = 0 WHERE id IN ($mine, $theirs)");
+
 # A shard that cannot prepare.  Everything is rolled back, also where it could be
 # prepared, and the error says what to do.
 sub test_refusal
