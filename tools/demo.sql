@@ -42,6 +42,14 @@ SELECT * FROM shardlet.query('customers', 'SELECT customer_id, total FROM orders
 SELECT * FROM shardlet.query('customers', 'SELECT count(*), sum(total) FROM orders')
 	AS o(orders bigint, total numeric, shardlet_shard name) ORDER BY shardlet_shard;
 
+-- A transaction over several shards: all of it, or nothing.
+BEGIN;
+SELECT * FROM shardlet.query_key('customers', 'UPDATE orders SET total = total - 10 WHERE customer_id = 7 RETURNING total', NULL, 7) AS o(total numeric);
+SELECT * FROM shardlet.query_key('customers', 'UPDATE orders SET total = total + 10 WHERE customer_id = 8 RETURNING total', NULL, 8) AS o(total numeric);
+SELECT shard, state, in_transaction FROM shardlet.connections WHERE pid = pg_backend_pid() ORDER BY shard;
+ROLLBACK;
+SELECT * FROM shardlet.query('customers', 'SELECT customer_id, total FROM orders WHERE customer_id IN (7, 8) ORDER BY 1') AS o(customer_id bigint, total numeric);
+
 -- A shard that is down stops its own keys only, and says so.
 SELECT shardlet.alter_shard('s2', state => 'offline');
 SELECT shard, state, count(*) FROM generate_series(1, 1000) c, shardlet.locate('customers', c) GROUP BY 1, 2 ORDER BY 1;

@@ -35,38 +35,11 @@
 static dlist_head fanouts = DLIST_STATIC_INIT(fanouts);
 static dlist_head homes = DLIST_STATIC_INIT(homes);
 
-/* Names of shards that the last statement did without; in TopMemoryContext. */
-static List *missing = NIL;
-
 /* Has this shard's statement been sent, or is it over? */
 static bool
 is_started(const SlStream *stream)
 {
 	return stream->state == STREAM_RUNNING || !sl_stream_is_live(stream);
-}
-
-/* Missing shards ------------------------------------------------------------- */
-
-List *
-sl_fanout_missing(void)
-{
-	return missing;
-}
-
-void
-sl_fanout_reset_missing(void)
-{
-	list_free_deep(missing);
-	missing = NIL;
-}
-
-void
-sl_fanout_add_missing(const SlShard *shard)
-{
-	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
-
-	missing = lappend(missing, pstrdup(NameStr(shard->name)));
-	MemoryContextSwitchTo(old_context);
 }
 
 /* Failures ------------------------------------------------------------------- */
