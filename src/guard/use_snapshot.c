@@ -90,26 +90,49 @@ is_portal_starting(void)
 	return ActivePortal != NULL && ActivePortal->queryDesc == NULL;
 }
 
-/*
- * The snapshot of a query that is about to start becomes the wanted one.  The
- * portal makes it the active one when it runs, so functions see the same.
- */
 static void
-start_with_snapshot(QueryDesc *query, int eflags)
+call_next_start(QueryDesc *query, int eflags)
 {
-	if (wanted != NULL && is_portal_starting())
-	{
-		if (query->operation == CMD_SELECT && !IsolationUsesXactSnapshot())
-		{
-			UnregisterSnapshot(query->snapshot);
-			query->snapshot = RegisterSnapshot(wanted);
-		}
-		wanted = NULL;
-	}
 	if (next_start_hook)
 		next_start_hook(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
+}
+
+/*
+ * A query's snapshot must be the active one whenever the executor works on it,
+ * also for the sake of functions.  Portals of this kind see to that when they
+ * run; the others, and EXPLAIN, run with what was active before.
+ */
+static bool
+can_have_other_snapshot(const QueryDesc *query)
+{
+	return query->operation == CMD_SELECT && ActivePortal->strategy == PORTAL_ONE_SELECT &&
+		!IsolationUsesXactSnapshot();
+}
+
+/* The snapshot of a query that is about to start becomes the wanted one. */
+static void
+start_with_snapshot(QueryDesc *query, int eflags)
+{
+	Snapshot	snapshot = NULL;
+
+	if (wanted != NULL && is_portal_starting())
+	{
+		if (can_have_other_snapshot(query))
+			snapshot = wanted;
+		wanted = NULL;
+	}
+	if (snapshot == NULL)
+	{
+		call_next_start(query, eflags);
+		return;
+	}
+	UnregisterSnapshot(query->snapshot);
+	query->snapshot = RegisterSnapshot(snapshot);
+	PushActiveSnapshot(snapshot);
+	call_next_start(query, eflags);
+	PopActiveSnapshot();
 }
 
 /* The end of the transaction unregisters them. */
