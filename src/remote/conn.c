@@ -33,7 +33,15 @@
 #include "base/base.h"
 #include "remote/remote.h"
 
-static const char identity_sql[] = "SELECT " SL_IDENTITY_SQL;
+/*
+ * Who are you?  And notice it if this machine vanishes: what it has locked on
+ * the shard would stay locked for hours.
+ */
+static const char identity_sql[] =
+"SELECT " SL_IDENTITY_SQL ","
+" pg_catalog.set_config('tcp_keepalives_idle', '10', false),"
+" pg_catalog.set_config('tcp_keepalives_interval', '5', false),"
+" pg_catalog.set_config('tcp_keepalives_count', '3', false)";
 
 /* What libpq is told unless the server's options say otherwise. */
 static const char *const defaults[][2] = {

@@ -25,8 +25,20 @@
 #define STEP_MS 50
 
 static const char xid_sql[] = "SELECT pg_catalog.pg_current_xact_id_if_assigned()";
-static const char status_sql[] = "SELECT pg_catalog.pg_xact_status($1::pg_catalog.xid8)";
-static const char terminate_sql[] = "SELECT pg_catalog.pg_terminate_backend($1)";
+
+/*
+ * The second column is how long the server has run without a crash: after one
+ * the id may be another transaction's.
+ */
+static const char status_sql[] =
+"SELECT pg_catalog.pg_xact_status($1::pg_catalog.xid8),"
+" (SELECT EXTRACT(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) backend_start)::pg_catalog.int8"
+" FROM pg_catalog.pg_stat_activity WHERE backend_type OPERATOR(pg_catalog.=) 'checkpointer')";
+
+static const char terminate_sql[] =
+"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity"
+" WHERE pid OPERATOR(pg_catalog.=) $1 AND application_name OPERATOR(pg_catalog.=)"
+" pg_catalog.current_setting('application_name')";
 
 /* What is known of the COMMIT. */
 typedef struct Commit
@@ -131,15 +143,26 @@ typedef enum Outcome
 	OUTCOME_UNKNOWN
 } Outcome;
 
+/* Has the server crashed since the connection was made, or does it not say? */
+static bool
+has_crashed(const Commit *commit, const PGresult *result)
+{
+	const char *seconds = sl_remote_value(result, 0, 1);
+	int64		age = (GetCurrentTimestamp() - commit->conn->since) / USECS_PER_SEC;
+
+	return seconds == NULL || strtoll(seconds, NULL, 10) < age;
+}
+
 /* Asks the shard once.  OUTCOME_UNKNOWN: it is not over, or not known. */
 static Outcome
-ask_status(SlConn *conn, const char *xid, bool *is_running)
+ask_status(const Commit *commit, SlConn *conn, bool *is_running)
 {
 	SlFailure  *failure;
-	const char *params[] = {xid};
+	const char *params[] = {commit->xid};
 	PGresult   *result = sl_remote_try(conn, status_sql, 1, params,
 									   sl_wait_deadline(LIMIT_MS), &failure);
-	const char *status = result != NULL ? sl_remote_value(result, 0, 0) : NULL;
+	const char *status = result != NULL && !has_crashed(commit, result) ?
+	sl_remote_value(result, 0, 0) : NULL;
 
 	*is_running = status != NULL && strcmp(status, "in progress") == 0;
 	if (status != NULL && strcmp(status, "committed") == 0)
@@ -175,7 +198,7 @@ find_out(const Commit *commit)
 	while (conn != NULL && conn->state == SL_CONN_OPEN && is_running &&
 		   GetCurrentTimestamp() < deadline)
 	{
-		outcome = ask_status(conn, commit->xid, &is_running);
+		outcome = ask_status(commit, conn, &is_running);
 		if (!is_running)
 			break;
 		(void) sl_remote_try(conn, terminate_sql, 1, params, deadline, &failure);
