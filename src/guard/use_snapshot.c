@@ -18,6 +18,7 @@
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "tcop/pquery.h"
+#include "tcop/utility.h"
 #include "utils/portal.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -42,6 +43,7 @@ static int	next_place = 0;
 static Snapshot wanted = NULL;
 
 static ExecutorStart_hook_type next_start_hook = NULL;
+static ProcessUtility_hook_type next_utility_hook = NULL;
 
 static void
 forget(Kept *place)
@@ -135,6 +137,19 @@ start_with_snapshot(QueryDesc *query, int eflags)
 	PopActiveSnapshot();
 }
 
+/* SHOW, say, is the query that was meant; the one after it was not. */
+static void
+run_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *environment, DestReceiver *receiver,
+			QueryCompletion *completion)
+{
+	ProcessUtility_hook_type next = next_utility_hook ? next_utility_hook : standard_ProcessUtility;
+
+	wanted = NULL;
+	next(statement, source, read_only_tree, context, params, environment, receiver, completion);
+}
+
 /* The end of the transaction unregisters them. */
 static void
 at_transaction_end(XactEvent event, void *arg)
@@ -169,6 +184,8 @@ sl_use_snapshot_init(void)
 {
 	next_start_hook = ExecutorStart_hook;
 	ExecutorStart_hook = start_with_snapshot;
+	next_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = run_utility;
 	RegisterXactCallback(at_transaction_end, NULL);
 	RegisterSubXactCallback(at_subtransaction_end, NULL);
 }
