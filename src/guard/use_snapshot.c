@@ -104,12 +104,14 @@ call_next_start(QueryDesc *query, int eflags)
 /*
  * A query's snapshot must be the active one whenever the executor works on it,
  * also for the sake of functions.  Portals of this kind see to that when they
- * run; the others, and EXPLAIN, run with what was active before.
+ * run; the others, and EXPLAIN, run with what was active before.  Rows that are
+ * to be locked must be visible now.
  */
 static bool
 can_have_other_snapshot(const QueryDesc *query)
 {
 	return query->operation == CMD_SELECT && ActivePortal->strategy == PORTAL_ONE_SELECT &&
+		query->plannedstmt->rowMarks == NIL &&
 		!IsolationUsesXactSnapshot();
 }
 
