@@ -24,8 +24,6 @@
 #define LIMIT_MS 5000
 #define STEP_MS 50
 
-static const char xid_sql[] = "SELECT pg_catalog.pg_current_xact_id_if_assigned()";
-
 /*
  * The second column is how long the server has run without a crash: after one
  * the id may be another transaction's.
@@ -242,7 +240,7 @@ ask_xid(Commit *commit)
 		commit->xid = pstrdup(conn->txn.xid);
 		return;
 	}
-	sl_flight_query(conn, xid_sql, 0, NULL);
+	sl_flight_query(conn, SL_XID_SQL, 0, NULL);
 	sl_flight_sync(conn);
 }
 

@@ -224,9 +224,9 @@ has_strangers(Look *look)
 
 /*
  * Looks at a shard's prepared transactions and finishes what can be, over a
- * connection that is idle, or a new one.  Returns
- * NULL, or why it could not be done; then the shard's flags stay.  If that was
- * because somebody else is doing it, the failure is not "lost".
+ * connection that is idle, or a new one.  Returns NULL, or why it could not be
+ * done; then the shard's flags stay.  If that was because somebody else is doing
+ * it, the failure is not "lost".
  */
 SlFailure *
 sl_recover_shard(SlShard *shard, SlConn *conn, int *finished)

@@ -23,6 +23,9 @@ typedef struct SlTxnUse
 	uint64		statement;		/* whose reads must agree; 0: need not */
 } SlTxnUse;
 
+/* Has the shard's transaction written? */
+#define SL_XID_SQL "SELECT pg_catalog.pg_current_xact_id_if_assigned()"
+
 /* txn_join.c */
 extern void sl_txn_join(SlConn *conn, const SlTxnUse *use);
 extern void sl_txn_follow(SlConn *conn, const SlTxnUse *use);

@@ -2,10 +2,11 @@
  * txn_end.c
  *		How a transaction ends on the shards.
  *
- * Before the router commits: shards that were only read from are ended.  If one
- * shard was written to, and nothing on the router, its COMMIT is the commit.
- * Otherwise all that were written to are prepared; the router's own commit
- * decides, and right after it, before the client hears of it, they commit.
+ * Before the router commits: if one shard was written to, and nothing on the
+ * router, its COMMIT is the commit.  Otherwise all that were written to are
+ * prepared; the router's own commit decides, and right after it, before the
+ * client hears of it, they commit.  Shards that were only read from are ended
+ * last, because of their locks.
  *
  * Whether a shard was written to is known of statements that say so.  A SELECT
  * may call a function that writes: where that makes a difference, the shard is
@@ -27,8 +28,6 @@
 
 /* A shard that aborts gets so long for it. */
 #define ABORT_MS 5000
-
-static const char xid_sql[] = "SELECT pg_catalog.pg_current_xact_id_if_assigned()";
 
 /* The shard's COMMIT went through, and nothing may stop the router's. */
 static bool holds_interrupts = false;
@@ -98,7 +97,7 @@ ask_writers(SlReply *replies, int count)
 		if (!may_have_written(replies[i].conn))
 			continue;
 		asked[asked_count].conn = replies[i].conn;
-		asked[asked_count++].sql = xid_sql;
+		asked[asked_count++].sql = SL_XID_SQL;
 	}
 	if (asked_count == 0)
 		return;
@@ -106,7 +105,7 @@ ask_writers(SlReply *replies, int count)
 	for (int i = 0; i < asked_count; i++)
 	{
 		if (asked[i].failure != NULL)
-			sl_failure_raise(asked[i].failure, asked[i].conn->shard, xid_sql);
+			sl_failure_raise(asked[i].failure, asked[i].conn->shard, SL_XID_SQL);
 		if (asked[i].value != NULL)
 			asked[i].conn->txn.write_level = 1;
 	}
