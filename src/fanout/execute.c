@@ -205,16 +205,6 @@ run_separately(Execution *work)
 	PG_END_TRY();
 }
 
-static void
-add_replies(Execution *work, List *shards)
-{
-	ListCell   *cell;
-
-	work->replies = palloc0(sizeof(SlReply) * Max(list_length(shards), 1));
-	foreach(cell, shards)
-		work->replies[work->count++].shard = lfirst(cell);
-}
-
 /* execute(map, sql, params, shards, on_error, atomic) */
 Datum
 shardlet_execute(PG_FUNCTION_ARGS)
@@ -240,7 +230,7 @@ shardlet_execute(PG_FUNCTION_ARGS)
 	if (query->is_write)
 		PreventCommandIfReadOnly("shardlet.execute()");
 	sl_call_check_states(&shards, query->is_write, work.skip);
-	add_replies(&work, shards);
+	work.replies = sl_broadcast_make(shards, true, &work.count);
 	if (query->is_utility)
 		sl_flight_distrust();
 	if (work.atomic)

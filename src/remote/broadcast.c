@@ -36,6 +36,24 @@ add_to_round(Round *round, SlReply *reply)
 	round->replies[round->count++] = reply;
 }
 
+/* Makes a reply for each shard, but for those that are offline if told so. */
+SlReply *
+sl_broadcast_make(List *shards, bool with_offline, int *count)
+{
+	SlReply    *replies = palloc0(sizeof(SlReply) * Max(list_length(shards), 1));
+	ListCell   *cell;
+
+	*count = 0;
+	foreach(cell, shards)
+	{
+		SlShard    *shard = lfirst(cell);
+
+		if (with_offline || shard->state != SL_STATE_OFFLINE)
+			replies[(*count)++].shard = shard;
+	}
+	return replies;
+}
+
 /* Connects to all shards of the replies; failures are in these. */
 void
 sl_broadcast_open(SlReply *replies, int count)

@@ -369,6 +369,7 @@ typedef struct SlReply
 	bool		is_complete;
 } SlReply;
 
+extern SlReply *sl_broadcast_make(List *shards, bool with_offline, int *count);
 extern void sl_broadcast_open(SlReply *replies, int count);
 extern void sl_broadcast_run(SlReply *replies, int count, const char *sql,
 							 int param_count, const char *const *params,

@@ -315,9 +315,9 @@ void
 sl_recover_all(int *finished)
 {
 	List	   *shards = sl_shard_all();
-	SlReply    *replies = palloc0(sizeof(SlReply) * Max(list_length(shards), 1));
+	int			count;
+	SlReply    *replies = sl_broadcast_make(shards, false, &count);
 	ListCell   *cell;
-	int			count = 0;
 
 	foreach(cell, shards)
 	{
@@ -325,8 +325,6 @@ sl_recover_all(int *finished)
 
 		if (shard->state == SL_STATE_OFFLINE)
 			leave_offline(shard);
-		else
-			replies[count++].shard = shard;
 	}
 
 	/*

@@ -91,18 +91,9 @@ open_and_hold(SlReply *replies, int count)
 static void
 take_all(const SlTxnUse *use)
 {
-	List	   *shards = sl_shard_all();
-	SlReply    *replies = palloc0(sizeof(SlReply) * Max(list_length(shards), 1));
-	ListCell   *cell;
-	int			count = 0;
+	int			count;
+	SlReply    *replies = sl_broadcast_make(sl_shard_all(), false, &count);
 
-	foreach(cell, shards)
-	{
-		SlShard    *shard = lfirst(cell);
-
-		if (shard->state != SL_STATE_OFFLINE)
-			replies[count++].shard = shard;
-	}
 	open_and_hold(replies, count);
 	for (int i = 0; i < count; i++)
 	{
