@@ -1,6 +1,6 @@
 /*
  * option.c
- *		Options of servers and user mappings: which there are, where each may
+ *		Options of servers, user mappings and tables: which there are, where each may
  *		stand, and what a value looks like.
  *
  * libpq tells which connection options it has, so a newer libpq brings its own
@@ -18,6 +18,7 @@
 
 #include "access/reloptions.h"
 #include "catalog/pg_foreign_server.h"
+#include "catalog/pg_foreign_table.h"
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
 #include "libpq-fe.h"
@@ -47,6 +48,7 @@ static void check_state(const char *keyword, const char *value);
 static void check_weight(const char *keyword, const char *value);
 static void check_bool(const char *keyword, const char *value);
 static void check_address(const char *keyword, const char *value);
+static void check_list(const char *keyword, const char *value);
 
 /* Options of a server that libpq does not know. */
 static const OwnOption own_options[] = {
@@ -57,6 +59,15 @@ static const OwnOption own_options[] = {
 	{"weight", check_weight},
 	{"client_address", check_address},
 	{"bare", check_bool},
+	{"extensions", check_list},
+};
+
+/* Options of a foreign table. */
+static const OwnOption table_options[] = {
+	{"map", NULL},
+	{"key", NULL},
+	{"shard_id", check_id},
+	{"attached", check_bool},
 };
 
 static const char *const mapping_extras[] = {"sslcert", "sslkey"};
@@ -122,21 +133,34 @@ sl_option_is_credential(const char *keyword)
 							  strchr(option->dispchar, '*') != NULL);
 }
 
+/* The options that are our own, of one kind of object. */
 static const OwnOption *
-find_own_option(const char *keyword)
+options_of(Oid catalog, int *count)
 {
-	for (int i = 0; i < (int) lengthof(own_options); i++)
+	*count = catalog == ForeignServerRelationId ? (int) lengthof(own_options) :
+		catalog == ForeignTableRelationId ? (int) lengthof(table_options) : 0;
+	return catalog == ForeignServerRelationId ? own_options : table_options;
+}
+
+static const OwnOption *
+find_own_option(const char *keyword, Oid catalog)
+{
+	int			count;
+	const OwnOption *options = options_of(catalog, &count);
+
+	for (int i = 0; i < count; i++)
 	{
-		if (strcmp(own_options[i].keyword, keyword) == 0)
-			return &own_options[i];
+		if (strcmp(options[i].keyword, keyword) == 0)
+			return &options[i];
 	}
 	return NULL;
 }
 
+/* Is it an option of a server that libpq does not know? */
 bool
 sl_option_is_own(const char *keyword)
 {
-	return find_own_option(keyword) != NULL;
+	return find_own_option(keyword, ForeignServerRelationId) != NULL;
 }
 
 /* Returns the value of an option, or NULL. */
@@ -229,7 +253,7 @@ is_valid_option(const char *keyword, Oid catalog)
 		return is_server_option(keyword);
 	if (catalog == UserMappingRelationId)
 		return is_mapping_option(keyword);
-	return false;
+	return find_own_option(keyword, catalog) != NULL;
 }
 
 /* Keeps the candidate if it is nearer to the keyword than the best so far. */
@@ -255,6 +279,8 @@ closest_option(const char *keyword, Oid catalog)
 {
 	const char *best = NULL;
 	int			distance = MAX_HINT_DISTANCE;
+	int			own_count;
+	const OwnOption *own = options_of(catalog, &own_count);
 
 	if (strlen(keyword) >= NAMEDATALEN)
 		return NULL;
@@ -263,11 +289,8 @@ closest_option(const char *keyword, Oid catalog)
 		if (is_valid_option(option->keyword, catalog))
 			consider_hint(keyword, option->keyword, &best, &distance);
 	}
-	if (catalog == ForeignServerRelationId)
-	{
-		for (int i = 0; i < (int) lengthof(own_options); i++)
-			consider_hint(keyword, own_options[i].keyword, &best, &distance);
-	}
+	for (int i = 0; i < own_count; i++)
+		consider_hint(keyword, own[i].keyword, &best, &distance);
 	return best;
 }
 
@@ -293,7 +316,8 @@ refuse_option(const char *keyword, Oid catalog)
 			errmsg("invalid option \"%s\"", keyword),
 			closest != NULL ?
 			errhint("Perhaps you meant the option \"%s\".", closest) :
-			catalog == ForeignServerRelationId || catalog == UserMappingRelationId ? 0 :
+			catalog == ForeignServerRelationId || catalog == UserMappingRelationId ||
+			catalog == ForeignTableRelationId ? 0 :
 			errhint("There are no valid options in this context."));
 }
 
@@ -331,8 +355,7 @@ sl_option_validate(List *options, Oid catalog)
 		if (!is_valid_option(option->defname, catalog))
 			refuse_option(option->defname, catalog);
 		check_superuser(option->defname, catalog);
-		own = catalog == ForeignServerRelationId ?
-			find_own_option(option->defname) : NULL;
+		own = find_own_option(option->defname, catalog);
 		if (own != NULL && own->check != NULL && option->defaction != DEFELEM_DROP)
 			own->check(option->defname, defGetString(option));
 	}
@@ -385,6 +408,15 @@ check_bool(const char *keyword, const char *value)
 
 	if (!parse_bool(value, &result))
 		refuse_value(keyword, value, "It is a Boolean.");
+}
+
+static void
+check_list(const char *keyword, const char *value)
+{
+	List	   *names = NIL;
+
+	if (!SplitIdentifierString(pstrdup(value), ',', &names))
+		refuse_value(keyword, value, "It is a list of names, separated by commas.");
 }
 
 static void

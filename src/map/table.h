@@ -1,0 +1,53 @@
+/*
+ * table.h
+ *		Tables whose rows live on shards, as the router's catalogs say.
+ *
+ * A sharded or placed table is a foreign table of the common server, and what
+ * makes it one are options of that foreign table: "map" and "key", or
+ * "shard_id".  They are changed with it, rolled back with it and dumped with it.
+ * A reference table is a plain one with triggers of ours.
+ */
+#ifndef SL_TABLE_H
+#define SL_TABLE_H
+
+#include "access/attnum.h"
+
+#include "map/map.h"
+
+typedef enum SlTableKind
+{
+	SL_TABLE_SHARDED,
+	SL_TABLE_PLACED,
+	SL_TABLE_REFERENCE
+} SlTableKind;
+
+typedef struct SlTable
+{
+	Oid			relid;
+	SlTableKind kind;
+	char	   *map;			/* sharded */
+	int			key_count;		/* sharded; 0 with a spread map */
+	AttrNumber	key[SL_MAX_KEYS];
+	int32		shard_id;		/* placed */
+	bool		is_attached;	/* the shards' tables were there before */
+} SlTable;
+
+/* The triggers of reference tables call this function of ours. */
+#define SL_REFERENCE_FUNCTION "reference_change"
+
+/* Names of the options of a foreign table. */
+#define SL_OPTION_MAP "map"
+#define SL_OPTION_KEY "key"
+#define SL_OPTION_SHARD_ID "shard_id"
+#define SL_OPTION_ATTACHED "attached"
+
+/* table.c */
+extern SlTable *sl_table_get(Oid relid);
+extern SlTable *sl_table_get_as(Oid relid, List *options);
+extern List *sl_table_key_names(const char *key);
+extern List *sl_table_owners(const SlTable *table);
+extern List *sl_table_homes(const SlTable *table);
+extern List *sl_table_all(void);
+extern const SlShardlet *sl_table_route(const SlTable *table, const Datum *key);
+
+#endif							/* SL_TABLE_H */
