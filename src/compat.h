@@ -9,6 +9,7 @@
 #ifndef SL_COMPAT_H
 #define SL_COMPAT_H
 
+#include "access/stratnum.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_proc.h"
@@ -115,6 +116,37 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_log_message(prefix, message, size) LogLogicalMessage(prefix, message, size, true)
 #else
 #define sl_log_message(prefix, message, size) LogLogicalMessage(prefix, message, size, true, false)
+#endif
+
+/* 16 moved the user whose privileges count from the range table. */
+#if PG_VERSION_NUM < 160000
+#define sl_scan_user(plan, entry) \
+	(OidIsValid((entry)->checkAsUser) ? (entry)->checkAsUser : GetUserId())
+#else
+#define sl_scan_user(plan, entry) \
+	(OidIsValid((plan)->checkAsUser) ? (plan)->checkAsUser : GetUserId())
+#endif
+
+/* 17 and 18 gave paths of a foreign scan more arguments. */
+#if PG_VERSION_NUM < 170000
+#define sl_create_foreignscan_path(root, rel, target, rows, startup, total, keys, outer, inner, private) \
+	create_foreignscan_path(root, rel, target, rows, startup, total, keys, outer, inner, private)
+#elif PG_VERSION_NUM < 180000
+#define sl_create_foreignscan_path(root, rel, target, rows, startup, total, keys, outer, inner, private) \
+	create_foreignscan_path(root, rel, target, rows, startup, total, keys, outer, inner, NIL, private)
+#else
+#define sl_create_foreignscan_path(root, rel, target, rows, startup, total, keys, outer, inner, private) \
+	create_foreignscan_path(root, rel, target, rows, 0, startup, total, keys, outer, inner, NIL, private)
+#endif
+
+/* 18 says how a path key sorts by a comparison type, not by a strategy. */
+#if PG_VERSION_NUM < 180000
+#define sl_pathkey_strategy(key) ((key)->pk_strategy)
+#define sl_pathkey_is_descending(key) ((key)->pk_strategy == BTGreaterStrategyNumber)
+#else
+#define sl_pathkey_strategy(key) \
+	((key)->pk_cmptype == COMPARE_GT ? BTGreaterStrategyNumber : BTLessStrategyNumber)
+#define sl_pathkey_is_descending(key) ((key)->pk_cmptype == COMPARE_GT)
 #endif
 
 /*

@@ -23,6 +23,7 @@ extern int	sl_max_parallel_shards;
 extern int	sl_recovery_interval;
 extern int	sl_deadlock_timeout;
 extern bool sl_consistent_reads;
+extern bool sl_partial_results;
 extern bool sl_multi_shard_transactions;
 extern char *sl_fault_setting;
 

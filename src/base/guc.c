@@ -24,6 +24,7 @@ int			sl_max_parallel_shards;
 int			sl_recovery_interval;
 int			sl_deadlock_timeout;
 bool		sl_consistent_reads;
+bool		sl_partial_results;
 bool		sl_multi_shard_transactions;
 char	   *sl_fault_setting;
 
@@ -97,6 +98,11 @@ static const BoolSetting bool_settings[] = {
 		"shardlet.consistent_reads",
 		"Reads of several shards see each transaction on all of them or on none.",
 		&sl_consistent_reads, false
+	},
+	{
+		"shardlet.partial_results",
+		"Lets SELECT on sharded tables go on without shards that fail.",
+		&sl_partial_results, false
 	},
 	{
 		"shardlet.multi_shard_transactions",

@@ -60,6 +60,7 @@ static const OwnOption own_options[] = {
 	{"client_address", check_address},
 	{"bare", check_bool},
 	{"extensions", check_list},
+	{"other_collation", check_bool},
 };
 
 /* Options of a foreign table. */

@@ -627,6 +627,8 @@ make_streams(SlFanout *fanout)
 		SlStream   *stream = &fanout->streams[fanout->stream_count++];
 
 		stream->spec = &fanout->spec;
+		stream->stat = fanout->spec.stats != NULL ?
+			&fanout->spec.stats[foreach_current_index(cell)] : NULL;
 		stream->use = fanout->spec.use;
 		stream->context = fanout->context;
 		stream->resources = CurrentResourceOwner;

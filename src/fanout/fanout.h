@@ -84,6 +84,23 @@ typedef struct SlHome
 /* fanout.c */
 typedef struct SlFanout SlFanout;
 
+/* One column by which shards sort their rows. */
+typedef struct SlSortKey
+{
+	int			column;			/* of the result, from 0 */
+	Oid			operator;		/* less or greater than */
+	Oid			collation;
+	bool		nulls_first;
+} SlSortKey;
+
+/* What a shard had to do with a statement. */
+typedef struct SlShardStat
+{
+	SlShard    *shard;
+	int64		rows;
+	int64		us;				/* from sending until the end */
+} SlShardStat;
+
 typedef struct SlFanoutSpec
 {
 	List	   *shards;			/* of SlShard */
@@ -95,8 +112,12 @@ typedef struct SlFanoutSpec
 	Oid		   *param_types;	/* NULL, or of each parameter; 0 is unknown */
 	SlHome		home;
 	TupleDesc	wanted;
-	int			shard_column;	/* of the wanted ones, or -1 */
+	int			shard_column;	/* of the wanted ones, or -1: the shard's
+								 * name, or id */
 	bool		merge;			/* by the text's order */
+	int			sort_count;		/* or by these */
+	const SlSortKey *sort_keys;
+	SlShardStat *stats;			/* NULL, or one for each shard, to be added to */
 	bool		has_limit;
 	int64		limit;
 	int64		offset;
@@ -148,5 +169,19 @@ extern SlCallKind sl_call_kind(Oid function);
 
 /* scan.c */
 extern void sl_scan_init(void);
+
+/* statement.c: a running statement and how many scans of shards it has */
+typedef struct SlStatement
+{
+	dlist_node	node;
+	EState	   *estate;
+	uint64		id;
+	int			scan_count;
+	bool		has_begun;		/* one of them has */
+	MemoryContextCallback callback;
+} SlStatement;
+
+extern SlStatement *sl_statement_of(EState *estate);
+extern bool sl_statement_repeats(const PlannedStmt *statement, const Plan *scan);
 
 #endif							/* SL_FANOUT_H */

@@ -176,6 +176,8 @@ sl_merge_assign_sources(SlFanout *fanout)
 static Datum
 make_shard_value(Form_pg_attribute attribute, const SlStream *stream)
 {
+	if (attribute->atttypid == INT4OID)
+		return Int32GetDatum(stream->shard->id);
 	if (attribute->atttypid == NAMEOID)
 		return NameGetDatum(&stream->shard->name);
 	if (attribute->atttypid == VARCHAROID)
@@ -418,11 +420,10 @@ compare_streams(Datum a, Datum b, void *arg)
 	return -compare_rows(arg, left->values, left->nulls, right->values, right->nulls);
 }
 
-void
-sl_merge_open(SlFanout *fanout)
+/* The order of a text, in which each item says what it sorts by. */
+static void
+open_text_keys(SlFanout *fanout)
 {
-	if (!fanout->spec.merge || fanout->model == NULL)
-		return;
 	for (int i = 0; i < fanout->stream_count; i++)
 	{
 		if (fanout->streams[i].state == STREAM_READY)
@@ -432,6 +433,37 @@ sl_merge_open(SlFanout *fanout)
 	fanout->keys = palloc0(sizeof(MergeKey) * Max(fanout->key_count, 1));
 	for (int i = 0; i < fanout->key_count; i++)
 		make_key(fanout, i, &fanout->keys[i]);
+}
+
+/* The order of a statement that was written here. */
+static void
+open_sort_keys(SlFanout *fanout)
+{
+	fanout->key_count = fanout->spec.sort_count;
+	fanout->keys = palloc0(sizeof(MergeKey) * fanout->key_count);
+	for (int i = 0; i < fanout->key_count; i++)
+	{
+		const SlSortKey *from = &fanout->spec.sort_keys[i];
+		MergeKey   *key = &fanout->keys[i];
+
+		key->column = from->column;
+		key->sort.ssup_cxt = fanout->context;
+		key->sort.ssup_collation = from->collation;
+		key->sort.ssup_nulls_first = from->nulls_first;
+		PrepareSortSupportFromOrderingOp(from->operator, &key->sort);
+	}
+}
+
+/* Prepares for merging, once it is known what comes. */
+void
+sl_merge_open(SlFanout *fanout)
+{
+	if ((!fanout->spec.merge && fanout->spec.sort_count == 0) || fanout->model == NULL)
+		return;
+	if (fanout->spec.merge)
+		open_text_keys(fanout);
+	else
+		open_sort_keys(fanout);
 	fanout->heap = binaryheap_allocate(fanout->stream_count, compare_streams, fanout);
 }
 

@@ -40,21 +40,6 @@
 #include "compat.h"
 #include "fanout/fanout.h"
 
-/*
- * A running statement and how many scans of ours it has: if several, or one
- * that runs more than once, they must see the same.
- */
-typedef struct Statement
-{
-	dlist_node	node;
-	EState	   *estate;
-	uint64		id;
-	int			scan_count;
-	MemoryContextCallback callback;
-} Statement;
-
-static dlist_head statements = DLIST_STATIC_INIT(statements);
-
 typedef struct QueryScanState
 {
 	CustomScanState css;		/* must come first */
@@ -73,7 +58,7 @@ typedef struct QueryScanState
 	bool		may_rescan;
 	Tuplestorestate *kept;		/* rows that may be read again */
 	TupleTableSlot *kept_slot;
-	Statement  *statement;
+	SlStatement *statement;
 	SlHome		home;
 	MemoryContextCallback callback;
 } QueryScanState;
@@ -225,35 +210,6 @@ create_state(CustomScan *scan)
 	return (Node *) state;
 }
 
-static void
-forget_statement(void *arg)
-{
-	dlist_delete(&((Statement *) arg)->node);
-}
-
-static Statement *
-find_statement(EState *estate)
-{
-	Statement  *statement;
-	dlist_iter	iter;
-
-	dlist_foreach(iter, &statements)
-	{
-		/* cppcheck-suppress nullPointer */
-		statement = dlist_container(Statement, node, iter.cur);
-		if (statement->estate == estate)
-			return statement;
-	}
-	statement = MemoryContextAllocZero(estate->es_query_cxt, sizeof(Statement));
-	statement->estate = estate;
-	statement->id = sl_snapshot_new_statement();
-	statement->callback.func = forget_statement;
-	statement->callback.arg = statement;
-	MemoryContextRegisterResetCallback(estate->es_query_cxt, &statement->callback);
-	dlist_push_head(&statements, &statement->node);
-	return statement;
-}
-
 /* The columns without the row as one value. */
 static TupleDesc
 make_row_descriptor(TupleDesc scanned, int count)
@@ -263,77 +219,6 @@ make_row_descriptor(TupleDesc scanned, int count)
 	for (int i = 1; i <= count; i++)
 		TupleDescCopyEntry(result, i, scanned, i);
 	return BlessTupleDesc(result);
-}
-
-/* Does the inner side of a join read its rows from a Material node? */
-static bool
-is_kept_above(const NestLoop *join)
-{
-	const Plan *inner = ((const Plan *) join)->righttree;
-
-	return IsA(inner, Material) && join->nestParams == NIL && bms_is_empty(inner->extParam);
-}
-
-/*
- * Looks for the scan in a plan.  If it is there, tells whether something above
- * it reads it more than once.  EXEC_FLAG_REWIND alone does not tell: it is a
- * wish for speed, and not all nodes pass it on.
- */
-static bool
-find_scan(const Plan *plan, const Plan *scan, bool repeats, bool *result)
-{
-	List	   *children = NIL;
-	bool		inner_repeats;
-	ListCell   *cell;
-
-	if (plan == NULL)
-		return false;
-	check_stack_depth();
-	if (plan == scan)
-	{
-		*result = repeats;
-		return true;
-	}
-	if (IsA(plan, Append))
-		children = ((const Append *) plan)->appendplans;
-	else if (IsA(plan, MergeAppend))
-		children = ((const MergeAppend *) plan)->mergeplans;
-	else if (IsA(plan, CustomScan))
-		children = ((const CustomScan *) plan)->custom_plans;
-	else if (IsA(plan, SubqueryScan))
-		children = list_make1(((const SubqueryScan *) plan)->subplan);
-	foreach(cell, children)
-	{
-		if (find_scan(lfirst(cell), scan, repeats, result))
-			return true;
-	}
-	inner_repeats = IsA(plan, NestLoop) ? !is_kept_above((const NestLoop *) plan) :
-		repeats || IsA(plan, RecursiveUnion);
-	return find_scan(plan->lefttree, scan, repeats, result) ||
-		find_scan(plan->righttree, scan, inner_repeats, result);
-}
-
-/* May the rows of the scan be read more than once? */
-static bool
-may_repeat(const PlannedStmt *statement, const Plan *scan)
-{
-	bool		result = true;
-	ListCell   *cell;
-
-	if (!bms_is_empty(scan->extParam) ||
-		find_scan(statement->planTree, scan, false, &result))
-		return result;
-	foreach(cell, statement->subplans)
-	{
-		const Plan *plan = lfirst(cell);
-		bool		repeats = plan != NULL && (!bms_is_empty(plan->extParam) ||
-											   bms_is_member(foreach_current_index(cell) + 1,
-															 statement->rewindPlanIDs));
-
-		if (find_scan(plan, scan, repeats, &result))
-			return result;
-	}
-	return true;
 }
 
 /* Collects what the arguments depend on. */
@@ -387,12 +272,12 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 										   ALLOCSET_DEFAULT_SIZES);
 	(void) find_params((Node *) scan->custom_exprs, state);
 	state->may_rescan = (eflags & EXEC_FLAG_REWIND) != 0 ||
-		may_repeat(estate->es_plannedstmt, &scan->scan.plan);
+		sl_statement_repeats(estate->es_plannedstmt, &scan->scan.plan);
 	sl_fanout_settle(&state->home);
 	state->callback.func = leave_home;
 	state->callback.arg = state;
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &state->callback);
-	state->statement = find_statement(estate);
+	state->statement = sl_statement_of(estate);
 	state->statement->scan_count++;
 }
 

@@ -456,6 +456,8 @@ sl_stream_execute(SlStream *stream)
 	sl_txn_end_statement(stream->conn, &stream->use);
 	sl_flight_sync(stream->conn);
 	stream->state = STREAM_RUNNING;
+	if (stream->stat != NULL)
+		stream->sent_at = GetCurrentTimestamp();
 }
 
 /* Has a statement that was parsed anew the columns that it had? */
@@ -527,6 +529,8 @@ step_running(SlStream *stream)
 	else if (event == SL_EVENT_IDLE)
 	{
 		stream->state = STREAM_FINISHED;
+		if (stream->stat != NULL)
+			stream->stat->us += GetCurrentTimestamp() - stream->sent_at;
 		sl_txn_settle(stream->conn);
 		sl_stream_release(stream);
 	}
@@ -616,6 +620,8 @@ begin_row(SlStream *stream)
 	stream->former_context = context;
 	stream->has_former = stream->has_row;
 	stream->has_row = true;
+	if (stream->stat != NULL)
+		stream->stat->rows++;
 	MemoryContextReset(stream->row_context);
 }
 

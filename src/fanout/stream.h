@@ -54,6 +54,8 @@ typedef struct SlStream
 	SlFailure  *failure;
 	SlDecoder  *decoder;		/* NULL: the description is not looked at yet */
 	int64		waited_us;		/* for this shard, all in all */
+	SlShardStat *stat;			/* NULL: nobody wants to know */
+	TimestampTz sent_at;
 	TimestampTz snapshot_deadline;	/* others wait until it is taken */
 	PGresult   *result;			/* rows that have come */
 	int			next_row;

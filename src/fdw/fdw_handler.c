@@ -2,46 +2,32 @@
  * fdw_handler.c
  *		Handler and validator of the foreign data wrapper.
  *
- * The wrapper exists for its servers, each of which is a shard, and for their
- * user mappings.  A foreign table that someone made on such a server by hand
- * belongs to no map, so a statement on it is refused when it is planned.
+ * The wrapper's servers are the shards, with user mappings of their own, and the
+ * common server of all tables.
  */
 #include "postgres.h"
 
 #include "access/reloptions.h"
-#include "foreign/fdwapi.h"
-#include "utils/lsyscache.h"
 
 #include "base/base.h"
+#include "fdw/fdw.h"
 
 PG_FUNCTION_INFO_V1(shardlet_wrapper_handler);
 PG_FUNCTION_INFO_V1(shardlet_wrapper_validator);
-
-static void
-refuse_table(PlannerInfo *root, RelOptInfo *relation, Oid table)
-{
-	ereport(ERROR,
-			errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			errmsg("foreign table \"%s\" belongs to no map and no shard", get_rel_name(table)),
-			errhint("Tables on servers of this wrapper are made by functions of schema shardlet."));
-}
-
-static ForeignScan *
-refuse_plan(PlannerInfo *root, RelOptInfo *relation, Oid table, ForeignPath *best_path,
-			List *target_list, List *clauses, Plan *outer_plan)
-{
-	refuse_table(root, relation, table);
-	return NULL;
-}
 
 Datum
 shardlet_wrapper_handler(PG_FUNCTION_ARGS)
 {
 	FdwRoutine *routine = makeNode(FdwRoutine);
 
-	routine->GetForeignRelSize = refuse_table;
-	routine->GetForeignPaths = refuse_table;
-	routine->GetForeignPlan = refuse_plan;
+	routine->GetForeignRelSize = sl_fdw_rel_size;
+	routine->GetForeignPaths = sl_fdw_paths;
+	routine->GetForeignPlan = sl_fdw_plan;
+	routine->BeginForeignScan = sl_fdw_begin_scan;
+	routine->IterateForeignScan = sl_fdw_next;
+	routine->ReScanForeignScan = sl_fdw_rescan;
+	routine->EndForeignScan = sl_fdw_end_scan;
+	routine->ExplainForeignScan = sl_fdw_explain_scan;
 	PG_RETURN_POINTER(routine);
 }
 

@@ -11,6 +11,7 @@
 
 #include "access/htup.h"
 #include "foreign/foreign.h"
+#include "storage/lockdefs.h"
 #include "utils/array.h"
 #include "utils/snapshot.h"
 
@@ -44,6 +45,7 @@ typedef struct SlShard
 	int32		id;				/* hash key; never changes */
 	bool		exists;			/* false: dropped since */
 	bool		bare;			/* has no extension */
+	bool		other_collation;	/* sorts text in another way than we do */
 	SlState		state;
 	Oid			server;
 	NameData	name;
@@ -189,6 +191,7 @@ extern SlMap *sl_map_get_by_id(int32 id);
 
 /* map_lookup.c */
 extern const SlShardlet *sl_map_lookup(SlMap *map, const Datum *key);
+extern const SlShardlet *sl_map_find(SlMap *map, const Datum *key);
 extern const SlShardlet *sl_map_next_lane(SlMap *map);
 extern int	sl_map_find_token(const SlMap *map, int64 token);
 extern int	sl_map_find_value(SlMap *map, Datum value);

@@ -90,35 +90,51 @@ sl_map_refuse_key(SlMap *map, int after)
 			errhint("The map has no shardlets."));
 }
 
+/* Each of these returns NULL, and the shardlet before the gap, if there is none. */
 static const SlShardlet *
-lookup_hash(SlMap *map, const Datum *key)
+find_by_token(SlMap *map, const Datum *key, int *index)
 {
 	int64		token = sl_key_token(map->key_types, map->key_count, key);
-	int			index = sl_map_find_token(map, token);
 
-	if (index < 0 || token > map->shardlets[index].last_token)
-		sl_map_refuse_key(map, index);
-	return &map->shardlets[index];
+	*index = sl_map_find_token(map, token);
+	if (*index < 0 || token > map->shardlets[*index].last_token)
+		return NULL;
+	return &map->shardlets[*index];
 }
 
 static const SlShardlet *
-lookup_range(SlMap *map, Datum value)
+find_in_range(SlMap *map, Datum value, int *index)
 {
-	int			index = sl_map_find_value(map, value);
-
-	if (index < 0 || !range_ends_after(map, index, value))
-		sl_map_refuse_key(map, index);
-	return &map->shardlets[index];
+	*index = sl_map_find_value(map, value);
+	if (*index < 0 || !range_ends_after(map, *index, value))
+		return NULL;
+	return &map->shardlets[*index];
 }
 
 static const SlShardlet *
-lookup_list(SlMap *map, const Datum *values)
+find_shardlet(SlMap *map, const Datum *key, int *index)
 {
-	const SlShardlet *shardlet = sl_map_list_lookup(map, values);
+	Datum		via_value;
 
-	if (shardlet == NULL)
-		sl_map_refuse_key(map, -1);
-	return shardlet;
+	*index = -1;
+	if (map->kind == SL_KIND_HASH)
+		return find_by_token(map, key, index);
+	if (map->via != NULL)
+	{
+		via_value = sl_via_apply(map->via, map->key_count, key);
+		key = &via_value;
+	}
+	return map->kind == SL_KIND_RANGE ? find_in_range(map, key[0], index) :
+		sl_map_list_lookup(map, key);
+}
+
+/* Returns the shardlet of a key, or NULL if there is none. */
+const SlShardlet *
+sl_map_find(SlMap *map, const Datum *key)
+{
+	int			index;
+
+	return find_shardlet(map, key, &index);
 }
 
 /*
@@ -129,17 +145,12 @@ lookup_list(SlMap *map, const Datum *values)
 const SlShardlet *
 sl_map_lookup(SlMap *map, const Datum *key)
 {
-	Datum		via_value;
+	int			index;
+	const SlShardlet *shardlet = find_shardlet(map, key, &index);
 
-	if (map->kind == SL_KIND_HASH)
-		return lookup_hash(map, key);
-	if (map->via != NULL)
-	{
-		via_value = sl_via_apply(map->via, map->key_count, key);
-		key = &via_value;
-	}
-	return map->kind == SL_KIND_RANGE ? lookup_range(map, key[0]) :
-		lookup_list(map, key);
+	if (shardlet == NULL)
+		sl_map_refuse_key(map, index);
+	return shardlet;
 }
 
 /*

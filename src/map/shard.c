@@ -87,6 +87,7 @@ fill_shard(SlShard *shard, Form_pg_foreign_server server, List *options)
 	const char *state = sl_option_get(options, "state");
 	const char *weight = sl_option_get(options, "weight");
 	const char *bare = sl_option_get(options, "bare");
+	const char *collation = sl_option_get(options, "other_collation");
 
 	shard->exists = true;
 	shard->server = server->oid;
@@ -96,6 +97,9 @@ fill_shard(SlShard *shard, Form_pg_foreign_server server, List *options)
 	shard->bare = false;
 	if (bare != NULL)
 		(void) parse_bool(bare, &shard->bare);
+	shard->other_collation = false;
+	if (collation != NULL)
+		(void) parse_bool(collation, &shard->other_collation);
 	shard->identity = sl_option_get(options, "identity");
 	shard->region = sl_option_get(options, "region");
 	fill_address(shard, options);

@@ -111,9 +111,12 @@ check_version(SlConn *conn)
 						  version / 10000, OLDEST_VERSION / 10000));
 }
 
-static void
+/* Fails if texts cannot be the same.  Returns whether they sort differently. */
+static bool
 check_locale(SlConn *conn, const Probe *probe, const Probe *router)
 {
+	bool		differs = strcmp(probe->collation, router->collation) != 0;
+
 	if (strcmp(probe->encoding, GetDatabaseEncodingName()) != 0)
 		ereport(ERROR,
 				errcode(SL_ERR_INVALID),
@@ -122,12 +125,13 @@ check_locale(SlConn *conn, const Probe *probe, const Probe *router)
 						  probe->encoding, GetDatabaseEncodingName()),
 				errhint("Create the shard's database with ENCODING '%s'.",
 						GetDatabaseEncodingName()));
-	if (strcmp(probe->collation, router->collation) != 0)
+	if (differs)
 		ereport(WARNING,
 				errmsg("default collation of shard \"%s\" differs from the router's", conn->shard),
 				errdetail("The shard has \"%s\" and the router \"%s\".",
 						  probe->collation, router->collation),
 				errhint("Sorting, grouping and comparing text will be done on the router instead of the shard, which is slower."));
+	return differs;
 }
 
 /* Fails unless the shard can take part in a transaction over several shards. */
@@ -250,10 +254,10 @@ ensure_identity(SlConn *conn, const Probe *probe, bool install)
 
 /*
  * Checks the database behind the connection and prepares it.  Returns its
- * identity, or NULL.
+ * identity, or NULL, and whether it sorts text in another way.
  */
 char *
-sl_provision_shard(SlConn *conn, bool install)
+sl_provision_shard(SlConn *conn, bool install, bool *other_collation)
 {
 	Probe		router = probe_router();
 	Probe		probe;
@@ -262,7 +266,7 @@ sl_provision_shard(SlConn *conn, bool install)
 	check_version(conn);
 	sl_twin_refuse_router(conn);
 	probe = probe_shard(conn);
-	check_locale(conn, &probe, &router);
+	*other_collation = check_locale(conn, &probe, &router);
 	twin = sl_twin_find(conn, probe.identity);
 	if (twin != NULL)
 		ereport(ERROR,

@@ -234,7 +234,8 @@ get_address(const char *name, const char *conninfo, ForeignServer *server)
 }
 
 static char *
-prepare_shard(const char *name, const Address *address, ForeignServer *server, bool install)
+prepare_shard(const char *name, const Address *address, ForeignServer *server, bool install,
+			  bool *other_collation)
 {
 	SlTarget	target = {0};
 	SlConn	   *conn;
@@ -246,7 +247,7 @@ prepare_shard(const char *name, const Address *address, ForeignServer *server, b
 	target.credentials = address->credentials ? address->credentials :
 		sl_remote_credentials(GetUserId(), server ? server->serverid : InvalidOid);
 	conn = sl_remote_open(&target);
-	identity = sl_provision_shard(conn, install);
+	identity = sl_provision_shard(conn, install, other_collation);
 	sl_conn_close(conn);
 	return identity;
 }
@@ -293,7 +294,8 @@ new_shard_id(void)
 
 /* What add_shard adds to that. */
 static List *
-shard_options(List *given, ForeignServer *server, const char *identity, bool install)
+shard_options(List *given, ForeignServer *server, const char *identity, bool install,
+			  bool other_collation)
 {
 	List	   *options = list_copy(given);
 
@@ -301,6 +303,7 @@ shard_options(List *given, ForeignServer *server, const char *identity, bool ins
 	options = add_option(options, "identity", identity);
 	if (server == NULL || sl_option_get(server->options, "state") == NULL)
 		options = add_option(options, "state", "online");
+	options = add_option(options, "other_collation", other_collation ? "true" : NULL);
 	return add_option(options, "bare", install ? NULL : "true");
 }
 
@@ -343,6 +346,7 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	char	   *name;
 	char	   *conninfo;
 	bool		install = PG_ARGISNULL(5) || PG_GETARG_BOOL(5);
+	bool		other_collation;
 	ForeignServer *server;
 	Address		address;
 	List	   *given;
@@ -364,9 +368,9 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	given = given_options(fcinfo);
 	sl_option_validate(given, ForeignServerRelationId);
 	address = get_address(name, conninfo, server);
-	identity = prepare_shard(name, &address, server, install);
+	identity = prepare_shard(name, &address, server, install, &other_collation);
 	register_shard(name, &address, server,
-				   shard_options(given, server, identity, install));
+				   shard_options(given, server, identity, install, other_collation));
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }

@@ -1,0 +1,177 @@
+/*
+ * collation.c
+ *		Would a shard compare by the same collations?
+ *
+ * The text of an expression does not say by which collation it compares: the
+ * shard finds that out anew, from its columns and from COLLATE.  So this is
+ * done here too, on the expression that will be written, and compared with what
+ * the original means.
+ *
+ * The database's default collation may have another meaning on a shard.  Then
+ * only what does not depend on an order is the same: equality, as long as it is
+ * equality of bytes.
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/pg_collation.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
+#include "utils/fmgroids.h"
+
+#include "deparse/deparse.h"
+
+/* How sure a collation is, as the parser sees it. */
+typedef enum Strength
+{
+	STRENGTH_NONE,
+	STRENGTH_IMPLICIT,
+	STRENGTH_CONFLICT,
+	STRENGTH_EXPLICIT
+} Strength;
+
+typedef struct Derivation
+{
+	const SlShip *ship;
+	Oid			collation;
+	Strength	strength;
+	bool		has_failed;
+} Derivation;
+
+static bool derive(Node *node, Derivation *derivation);
+
+/* May rows be ordered by this collation on the shards? */
+bool
+sl_ship_is_order(const SlShip *ship, Oid collation)
+{
+	if (!OidIsValid(collation) || collation == C_COLLATION_OID)
+		return true;
+	if (collation == DEFAULT_COLLATION_OID)
+		return !ship->other_collation;
+	return true;
+}
+
+/* What is known so far, and one argument more. */
+static void
+combine(Derivation *derivation, const Derivation *argument)
+{
+	derivation->has_failed = derivation->has_failed || argument->has_failed;
+	if (argument->strength > derivation->strength)
+	{
+		derivation->strength = argument->strength;
+		derivation->collation = argument->collation;
+	}
+	else if (argument->strength == derivation->strength &&
+			 argument->collation != derivation->collation)
+	{
+		if (derivation->strength == STRENGTH_EXPLICIT)
+			derivation->has_failed = true;
+		else if (derivation->collation == DEFAULT_COLLATION_OID)
+			derivation->collation = argument->collation;
+		else if (argument->collation != DEFAULT_COLLATION_OID)
+			derivation->strength = STRENGTH_CONFLICT;
+	}
+}
+
+static void
+derive_below(Node *node, Derivation *derivation)
+{
+	(void) expression_tree_walker(node, derive, (void *) derivation);
+}
+
+/* Is the function an equality, for which bytes decide? */
+static bool
+is_equality(Node *node)
+{
+	Oid			operator = IsA(node, OpExpr) || IsA(node, DistinctExpr) || IsA(node, NullIfExpr) ?
+	((OpExpr *) node)->opno :
+	IsA(node, ScalarArrayOpExpr) ? ((ScalarArrayOpExpr *) node)->opno : InvalidOid;
+
+	return OidIsValid(operator) &&
+		(get_oprrest(operator) == F_EQSEL || get_oprrest(operator) == F_NEQSEL);
+}
+
+static void
+check_input(Node *node, Oid wanted, Derivation *below)
+{
+	if (!OidIsValid(wanted))
+		return;
+	if (below->strength == STRENGTH_CONFLICT || below->collation != wanted)
+		below->has_failed = true;
+	if (!sl_ship_is_order(below->ship, wanted) && !is_equality(node))
+		below->has_failed = true;
+}
+
+/* A leaf, or something that has its own collation whatever is below. */
+static bool
+derive_leaf(Node *node, Derivation *derivation)
+{
+	Derivation	own = *derivation;
+
+	own.collation = exprCollation(node);
+	own.strength = OidIsValid(own.collation) ? STRENGTH_IMPLICIT : STRENGTH_NONE;
+	if (IsA(node, Const) && OidIsValid(own.collation) &&
+		own.collation != get_typcollation(((Const *) node)->consttype))
+		own.strength = STRENGTH_EXPLICIT;
+	combine(derivation, &own);
+	return false;
+}
+
+static bool
+derive_collate(CollateExpr *collate, Derivation *derivation)
+{
+	Derivation	below = {.ship = derivation->ship};
+
+	derive_below((Node *) collate, &below);
+	below.collation = collate->collOid;
+	below.strength = STRENGTH_EXPLICIT;
+	if (collate->collOid >= FirstNormalObjectId)
+		below.has_failed = true;
+	combine(derivation, &below);
+	return false;
+}
+
+/* Collects the collation of what is below a node, and checks the node's own. */
+static bool
+derive(Node *node, Derivation *derivation)
+{
+	Derivation	below = {.ship = derivation->ship};
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, List) || IsA(node, TargetEntry) || IsA(node, CaseWhen))
+	{
+		derive_below(node, derivation);
+		return false;
+	}
+	if (IsA(node, Var) || IsA(node, Const) || IsA(node, Param) || IsA(node, CaseTestExpr))
+		return derive_leaf(node, derivation);
+	if (IsA(node, CollateExpr))
+		return derive_collate((CollateExpr *) node, derivation);
+	derive_below(node, &below);
+	check_input(node, exprInputCollation(node), &below);
+	if (!OidIsValid(exprCollation(node)))
+	{
+		below.strength = STRENGTH_NONE;
+		below.collation = InvalidOid;
+	}
+	else if (below.strength == STRENGTH_NONE)
+	{
+		below.strength = STRENGTH_IMPLICIT;
+		below.collation = get_typcollation(exprType(node));
+	}
+	if (OidIsValid(exprCollation(node)) && below.collation != exprCollation(node))
+		below.has_failed = true;
+	combine(derivation, &below);
+	return false;
+}
+
+/* Does the expression, as it will be written, compare as it was meant? */
+bool
+sl_ship_has_collations(const SlShip *ship, Node *expression)
+{
+	Derivation	derivation = {.ship = ship};
+
+	(void) derive(expression, &derivation);
+	return !derivation.has_failed;
+}

@@ -1,0 +1,113 @@
+/*
+ * deparse.c
+ *		Writes SQL for the shards.
+ *
+ * The frame of a statement is put together here; every expression in it is
+ * written by PostgreSQL, as it writes those of a plan for EXPLAIN, with all
+ * names qualified and values in one form.  A relation is called r1, r2 ..., by
+ * its place in the range table.
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "nodes/plannodes.h"
+#include "parser/parsetree.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+
+#include "base/base.h"
+#include "deparse/deparse.h"
+
+/* From here on names are qualified, and values have one form. */
+int
+sl_deparse_begin_plain(void)
+{
+	int			nest_level = NewGUCNestLevel();
+
+	sl_guc_set_plain();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return nest_level;
+}
+
+void
+sl_deparse_end_plain(int nest_level)
+{
+	AtEOXact_GUC(true, nest_level);
+}
+
+static char *
+name_of(Index index)
+{
+	return psprintf("r%u", index);
+}
+
+/* Prepares for writing; between begin_plain and end_plain. */
+void
+sl_deparse_init(SlDeparse *deparse, SlShip *ship)
+{
+	PlannedStmt *frame = makeNode(PlannedStmt);
+	List	   *names = NIL;
+
+	for (int i = 1; i <= list_length(ship->root->parse->rtable); i++)
+		names = lappend(names, name_of(i));
+	frame->rtable = ship->root->parse->rtable;
+	deparse->ship = ship;
+	deparse->context = deparse_context_for_plan_tree(frame, names);
+	initStringInfo(&deparse->sql);
+}
+
+/* Writes an expression, which must be shippable. */
+void
+sl_deparse_expr(SlDeparse *deparse, Node *expression)
+{
+	Node	   *shipped = sl_ship(deparse->ship, expression);
+
+	if (shipped == NULL)
+		elog(ERROR, "could not write an expression for the shards");
+	appendStringInfoString(&deparse->sql,
+						   deparse_expression(shipped, deparse->context, true, false));
+}
+
+/* Writes conditions that all must hold; clauses without their RestrictInfo. */
+void
+sl_deparse_conditions(SlDeparse *deparse, List *clauses)
+{
+	ListCell   *cell;
+
+	foreach(cell, clauses)
+	{
+		if (foreach_current_index(cell) > 0)
+			appendStringInfoString(&deparse->sql, " AND ");
+		appendStringInfoChar(&deparse->sql, '(');
+		sl_deparse_expr(deparse, lfirst(cell));
+		appendStringInfoChar(&deparse->sql, ')');
+	}
+}
+
+/* Writes a table with its name in the statement. */
+void
+sl_deparse_relation(SlDeparse *deparse, Index index)
+{
+	RangeTblEntry *entry = planner_rt_fetch(index, deparse->ship->root);
+
+	appendStringInfo(&deparse->sql, "%s %s",
+					 quote_qualified_identifier(get_namespace_name(get_rel_namespace(entry->relid)),
+												get_rel_name(entry->relid)),
+					 name_of(index));
+}
+
+void
+sl_deparse_column(SlDeparse *deparse, Index index, AttrNumber column)
+{
+	RangeTblEntry *entry = planner_rt_fetch(index, deparse->ship->root);
+
+	if (column == SelfItemPointerAttributeNumber)
+		appendStringInfo(&deparse->sql, "%s.ctid", name_of(index));
+	else
+		appendStringInfo(&deparse->sql, "%s.%s", name_of(index),
+						 quote_identifier(get_attname(entry->relid, column, false)));
+}

@@ -1,0 +1,55 @@
+/*
+ * deparse.h
+ *		What may run on shards, and the SQL for it.
+ *
+ * Expressions are written by PostgreSQL itself.  Here it is decided whether a
+ * shard would compute the same, and what is computed on the router and sent
+ * along as a parameter.
+ */
+#ifndef SL_DEPARSE_H
+#define SL_DEPARSE_H
+
+#include "lib/stringinfo.h"
+#include "nodes/pathnodes.h"
+
+#include "map/map.h"
+
+/* For which relations, and for which shards, something is written. */
+typedef struct SlShip
+{
+	PlannerInfo *root;
+	Relids		relids;			/* whose columns the shards have */
+	bool		other_collation;	/* a shard's default differs from ours */
+	List	   *extensions;		/* OIDs of those that all shards have */
+	List	   *types;			/* OIDs of types of the tables' own columns */
+	bool		with_aggregates;
+	List	   *params;			/* expressions of the router, for $1, $2 ... */
+} SlShip;
+
+/* shippable.c */
+extern Node *sl_ship(SlShip *ship, Node *expression);
+extern bool sl_ship_is_possible(const SlShip *ship, Node *expression);
+extern bool sl_ship_is_local(const SlShip *ship, Node *expression);
+extern bool sl_ship_is_type(const SlShip *ship, Oid type);
+extern bool sl_ship_is_order(const SlShip *ship, Oid collation);
+
+/* collation.c */
+extern bool sl_ship_has_collations(const SlShip *ship, Node *expression);
+
+/* deparse.c */
+typedef struct SlDeparse
+{
+	SlShip	   *ship;
+	List	   *context;
+	StringInfoData sql;
+} SlDeparse;
+
+extern int	sl_deparse_begin_plain(void);
+extern void sl_deparse_end_plain(int nest_level);
+extern void sl_deparse_init(SlDeparse *deparse, SlShip *ship);
+extern void sl_deparse_expr(SlDeparse *deparse, Node *expression);
+extern void sl_deparse_conditions(SlDeparse *deparse, List *clauses);
+extern void sl_deparse_relation(SlDeparse *deparse, Index index);
+extern void sl_deparse_column(SlDeparse *deparse, Index index, AttrNumber column);
+
+#endif							/* SL_DEPARSE_H */

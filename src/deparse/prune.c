@@ -1,0 +1,260 @@
+/*
+ * prune.c
+ *		Finds the conditions that say on which shards rows can be.
+ *
+ * A condition counts if it compares a key column with something that is known
+ * before a shard is asked.  What is not understood is left out: then more shards
+ * are asked than necessary, and never fewer.
+ */
+#include "postgres.h"
+
+#include "access/stratnum.h"
+#include "catalog/pg_collation.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
+
+#include "compat.h"
+#include "deparse/prune.h"
+
+typedef struct Making
+{
+	const SlShip *ship;
+	Index		index;
+	const SlTable *table;
+	List	  **expressions;
+} Making;
+
+static List *make_node(Making *making, Node *clause);
+
+/* Which key column is it?  -1: none. */
+static int
+key_column(const Making *making, Node *node)
+{
+	const Var  *column;
+
+	while (node != NULL && IsA(node, RelabelType))
+		node = (Node *) ((RelabelType *) node)->arg;
+	column = (const Var *) node;
+	if (node == NULL || !IsA(node, Var) || column->varno != (int) making->index ||
+		column->varlevelsup != 0)
+		return -1;
+	for (int i = 0; i < making->table->key_count; i++)
+	{
+		if (making->table->key[i] == column->varattno)
+			return i;
+	}
+	return -1;
+}
+
+static List *
+make_leaf(Making *making, SlPruneOp op, int column, Node *expression)
+{
+	*making->expressions = lappend(*making->expressions, copyObject(expression));
+	return list_make3(makeInteger(op), makeInteger(column),
+					  makeInteger(list_length(*making->expressions) - 1));
+}
+
+static List *
+make_none(void)
+{
+	return list_make1(makeInteger(SL_PRUNE_NONE));
+}
+
+/* What the operator does in the order of the column's type; 0: nothing known. */
+static int
+strategy_of(Oid operator, Node *column)
+{
+	TypeCacheEntry *entry = lookup_type_cache(getBaseType(exprType(column)),
+											  TYPECACHE_BTREE_OPFAMILY | TYPECACHE_HASH_OPFAMILY);
+	int			strategy = 0;
+
+	if (OidIsValid(entry->btree_opf))
+		strategy = get_op_opfamily_strategy(operator, entry->btree_opf);
+	if (strategy == 0 && OidIsValid(entry->hash_opf) &&
+		get_op_opfamily_strategy(operator, entry->hash_opf) == HTEqualStrategyNumber)
+		strategy = BTEqualStrategyNumber;
+	return strategy;
+}
+
+static SlPruneOp
+op_of_strategy(int strategy)
+{
+	switch (strategy)
+	{
+		case BTLessStrategyNumber:
+			return SL_PRUNE_LESS;
+		case BTLessEqualStrategyNumber:
+			return SL_PRUNE_LESS_EQUAL;
+		case BTGreaterEqualStrategyNumber:
+			return SL_PRUNE_GREATER_EQUAL;
+		case BTGreaterStrategyNumber:
+			return SL_PRUNE_GREATER;
+		default:
+			return SL_PRUNE_EQUAL;
+	}
+}
+
+/* Maps order text by bytes, and equal keys are equal bytes. */
+static bool
+has_right_collation(int strategy, Oid collation)
+{
+	if (!OidIsValid(collation) || collation == C_COLLATION_OID)
+		return true;
+	return strategy == BTEqualStrategyNumber && get_collation_isdeterministic(collation);
+}
+
+static List *
+make_comparison(Making *making, OpExpr *clause)
+{
+	Node	   *left;
+	Node	   *right;
+	Oid			operator = clause->opno;
+	int			strategy;
+
+	if (list_length(clause->args) != 2)
+		return NIL;
+	left = linitial(clause->args);
+	right = lsecond(clause->args);
+	if (key_column(making, left) < 0)
+	{
+		Node	   *other = left;
+
+		left = right;
+		right = other;
+		operator = get_commutator(operator);
+	}
+	if (!OidIsValid(operator) || key_column(making, left) < 0 ||
+		!sl_ship_is_local(making->ship, right))
+		return NIL;
+	strategy = strategy_of(operator, left);
+	if (strategy == 0 || !has_right_collation(strategy, clause->inputcollid))
+		return NIL;
+	return make_leaf(making, op_of_strategy(strategy), key_column(making, left), right);
+}
+
+static List *
+make_any(Making *making, ScalarArrayOpExpr *clause)
+{
+	Node	   *left = linitial(clause->args);
+	Node	   *right = lsecond(clause->args);
+
+	if (!clause->useOr || key_column(making, left) < 0 ||
+		!sl_ship_is_local(making->ship, right) ||
+		strategy_of(clause->opno, left) != BTEqualStrategyNumber ||
+		!has_right_collation(BTEqualStrategyNumber, clause->inputcollid))
+		return NIL;
+	return make_leaf(making, SL_PRUNE_ANY, key_column(making, left), right);
+}
+
+/* All of these hold: what is understood of them. */
+static List *
+make_and(Making *making, List *clauses)
+{
+	List	   *result = list_make1(makeInteger(SL_PRUNE_AND));
+	ListCell   *cell;
+
+	foreach(cell, clauses)
+	{
+		List	   *node = make_node(making, lfirst(cell));
+
+		if (node == NIL)
+			continue;
+
+		/* Comparisons of several columns make a key only together. */
+		if (intVal(linitial(node)) == SL_PRUNE_AND)
+			result = list_concat(result, list_copy_tail(node, 1));
+		else
+			result = lappend(result, node);
+	}
+	return list_length(result) > 1 ? result : NIL;
+}
+
+/* One of these holds: each must be understood. */
+static List *
+make_or(Making *making, List *clauses)
+{
+	List	   *result = list_make1(makeInteger(SL_PRUNE_OR));
+	ListCell   *cell;
+
+	foreach(cell, clauses)
+	{
+		List	   *node = make_node(making, lfirst(cell));
+
+		if (node == NIL)
+			return NIL;
+		result = lappend(result, node);
+	}
+	return result;
+}
+
+static List *
+make_node(Making *making, Node *clause)
+{
+	switch (nodeTag(clause))
+	{
+		case T_OpExpr:
+			return make_comparison(making, (OpExpr *) clause);
+		case T_ScalarArrayOpExpr:
+			return make_any(making, (ScalarArrayOpExpr *) clause);
+		case T_BoolExpr:
+			if (((BoolExpr *) clause)->boolop == AND_EXPR)
+				return make_and(making, ((BoolExpr *) clause)->args);
+			if (((BoolExpr *) clause)->boolop == OR_EXPR)
+				return make_or(making, ((BoolExpr *) clause)->args);
+			return NIL;
+		case T_NullTest:
+			return ((NullTest *) clause)->nulltesttype == IS_NULL &&
+				key_column(making, (Node *) ((NullTest *) clause)->arg) >= 0 ? make_none() : NIL;
+		case T_Const:
+			return ((Const *) clause)->constisnull || !DatumGetBool(((Const *) clause)->constvalue) ?
+				make_none() : NIL;
+		default:
+			return NIL;
+	}
+}
+
+/*
+ * Makes a program of clauses that all hold for the rows of a table.  What it
+ * compares with is appended to the expressions.  NIL: nothing is known.
+ */
+List *
+sl_prune_make(const SlShip *ship, Index index, const SlTable *table, List *clauses,
+			  List **expressions)
+{
+	Making		making = {.ship = ship,.index = index,.table = table,.expressions = expressions};
+
+	if (table->kind != SL_TABLE_SHARDED)
+		return NIL;
+	return make_and(&making, clauses);
+}
+
+/* Does the program leave one key, and so one shard, whatever the map is? */
+bool
+sl_prune_is_pinned(List *program, const SlTable *table)
+{
+	int			found = 0;
+
+	if (table->kind == SL_TABLE_PLACED)
+		return true;
+	if (program == NIL || intVal(linitial(program)) != SL_PRUNE_AND || table->key_count == 0)
+		return false;
+	for (int i = 0; i < table->key_count; i++)
+	{
+		ListCell   *cell;
+
+		for_each_from(cell, program, 1)
+		{
+			List	   *node = lfirst(cell);
+
+			if (intVal(linitial(node)) == SL_PRUNE_EQUAL && intVal(lsecond(node)) == i)
+			{
+				found++;
+				break;
+			}
+		}
+	}
+	return found == table->key_count;
+}

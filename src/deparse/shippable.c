@@ -1,0 +1,361 @@
+/*
+ * shippable.c
+ *		Decides whether a shard would compute the same, and prepares it for that.
+ *
+ * What may travel is built in, or belongs to an extension that all shards are
+ * said to have, and does not depend on anything but its arguments.  Functions of
+ * time and date that depend on the session's time zone may travel too, because
+ * that is kept equal.
+ *
+ * A part of an expression that needs no column of the shards is computed here,
+ * whatever it is made of, and travels as a parameter: now(), a function of the
+ * user's, a value from another table.
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_operator.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "deparse/deparse.h"
+#include "key/key.h"
+
+typedef struct Shipping
+{
+	SlShip	   *ship;
+	bool		has_failed;
+} Shipping;
+
+static Node *ship_node(Node *node, Shipping *shipping);
+
+/* Stable functions that depend on nothing but what is equal on the shards. */
+static const Oid zone_functions[] = {
+	F_DATE_TRUNC_TEXT_TIMESTAMPTZ, F_EXTRACT_TEXT_TIMESTAMPTZ, F_DATE_PART_TEXT_TIMESTAMPTZ,
+	F_TIMESTAMPTZ_PL_INTERVAL, F_TIMESTAMPTZ_MI_INTERVAL,
+	F_TIMESTAMP_LT_TIMESTAMPTZ, F_TIMESTAMP_LE_TIMESTAMPTZ, F_TIMESTAMP_EQ_TIMESTAMPTZ,
+	F_TIMESTAMP_GT_TIMESTAMPTZ, F_TIMESTAMP_GE_TIMESTAMPTZ, F_TIMESTAMP_NE_TIMESTAMPTZ,
+	F_TIMESTAMPTZ_LT_TIMESTAMP, F_TIMESTAMPTZ_LE_TIMESTAMP, F_TIMESTAMPTZ_EQ_TIMESTAMP,
+	F_TIMESTAMPTZ_GT_TIMESTAMP, F_TIMESTAMPTZ_GE_TIMESTAMP, F_TIMESTAMPTZ_NE_TIMESTAMP,
+	F_DATE_LT_TIMESTAMPTZ, F_DATE_LE_TIMESTAMPTZ, F_DATE_EQ_TIMESTAMPTZ,
+	F_DATE_GT_TIMESTAMPTZ, F_DATE_GE_TIMESTAMPTZ, F_DATE_NE_TIMESTAMPTZ,
+	F_TIMESTAMPTZ_LT_DATE, F_TIMESTAMPTZ_LE_DATE, F_TIMESTAMPTZ_EQ_DATE,
+	F_TIMESTAMPTZ_GT_DATE, F_TIMESTAMPTZ_GE_DATE, F_TIMESTAMPTZ_NE_DATE,
+	F_DATE_TIMESTAMPTZ, F_TIMESTAMP_TIMESTAMPTZ, F_TIMESTAMPTZ_TIMESTAMP, F_TIMESTAMPTZ_DATE,
+	F_TIME_TIMESTAMPTZ
+};
+
+static bool
+is_of_extension(const SlShip *ship, Oid object, Oid class)
+{
+	return ship->extensions != NIL &&
+		list_member_oid(ship->extensions, getExtensionOfObject(class, object));
+}
+
+static bool
+is_known_object(const SlShip *ship, Oid object, Oid class)
+{
+	return object < FirstGenbkiObjectId || is_of_extension(ship, object, class);
+}
+
+static bool
+depends_on_zone_only(Oid function)
+{
+	for (int i = 0; i < (int) lengthof(zone_functions); i++)
+	{
+		if (zone_functions[i] == function)
+			return true;
+	}
+	return false;
+}
+
+/* Functions that name objects of this database are not the same there. */
+static bool
+is_known_function(const SlShip *ship, Oid function)
+{
+	if (!is_known_object(ship, function, ProcedureRelationId))
+		return false;
+	return func_volatile(function) == PROVOLATILE_IMMUTABLE || depends_on_zone_only(function);
+}
+
+/* Can values of the type travel, and mean the same there? */
+bool
+sl_ship_is_type(const SlShip *ship, Oid type)
+{
+	Oid			element = get_element_type(type);
+
+	if (OidIsValid(element))
+		return sl_ship_is_type(ship, element);
+	if (sl_key_names_local_object(type) || get_typtype(type) == TYPTYPE_PSEUDO)
+		return false;
+	return is_known_object(ship, type, TypeRelationId) || list_member_oid(ship->types, type);
+}
+
+/* Does the expression need something that only the shards, or nobody, has? */
+static bool
+needs_shard(Node *node, void *context)
+{
+	const SlShip *ship = context;
+
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			return bms_is_member(((Var *) node)->varno, ship->relids);
+		case T_PlaceHolderVar:
+			return bms_overlap(((PlaceHolderVar *) node)->phrels, ship->relids);
+		case T_Aggref:
+		case T_GroupingFunc:
+		case T_WindowFunc:
+		case T_CaseTestExpr:
+		case T_CoerceToDomainValue:
+		case T_SubPlan:
+		case T_AlternativeSubPlan:
+		case T_SubLink:
+		case T_SetToDefault:
+		case T_CurrentOfExpr:
+		case T_NextValueExpr:
+			return true;
+		default:
+			return expression_tree_walker(node, needs_shard, context);
+	}
+}
+
+/* Can the expression be computed on the router, before a shard is asked? */
+bool
+sl_ship_is_local(const SlShip *ship, Node *expression)
+{
+	return !needs_shard(expression, (void *) ship) && !contain_volatile_functions(expression) &&
+		!expression_returns_set(expression);
+}
+
+/* A parameter, cast to its type by name: OIDs may differ on the shard. */
+static Node *
+make_param(SlShip *ship, Node *expression)
+{
+	Param	   *param = makeNode(Param);
+	int			number = 0;
+	ListCell   *cell;
+
+	foreach(cell, ship->params)
+	{
+		if (equal(lfirst(cell), expression))
+			number = foreach_current_index(cell) + 1;
+	}
+	if (number == 0)
+	{
+		ship->params = lappend(ship->params, copyObject(expression));
+		number = list_length(ship->params);
+	}
+	param->paramkind = PARAM_EXTERN;
+	param->paramid = number;
+	param->paramtype = exprType(expression);
+	param->paramtypmod = exprTypmod(expression);
+	param->paramcollid = get_typcollation(param->paramtype);
+	param->location = -1;
+	return (Node *) makeRelabelType((Expr *) param, param->paramtype, param->paramtypmod,
+									param->paramcollid, COERCE_EXPLICIT_CAST);
+}
+
+static Node *
+fail(Shipping *shipping, Node *node)
+{
+	shipping->has_failed = true;
+	return node;
+}
+
+static bool
+is_shippable_aggregate(const SlShip *ship, const Aggref *aggregate)
+{
+	HeapTuple	tuple;
+	bool		is_internal;
+
+	if (!ship->with_aggregates || aggregate->aggsplit != AGGSPLIT_SIMPLE ||
+		aggregate->agglevelsup != 0 || aggregate->aggvariadic ||
+		!is_known_object(ship, aggregate->aggfnoid, ProcedureRelationId))
+		return false;
+	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate->aggfnoid));
+	is_internal = HeapTupleIsValid(tuple);
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+
+	/* Stable ones depend on how values are written, such as json_agg. */
+	return is_internal && func_volatile(aggregate->aggfnoid) == PROVOLATILE_IMMUTABLE;
+}
+
+/* A system column that has the same meaning on the shard. */
+static bool
+is_shippable_column(const Var *column)
+{
+	return column->varattno > 0 && column->varlevelsup == 0;
+}
+
+static Oid
+function_of(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_FuncExpr:
+			return ((FuncExpr *) node)->funcid;
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+			set_opfuncid((OpExpr *) node);
+			return ((OpExpr *) node)->opfuncid;
+		case T_ScalarArrayOpExpr:
+			set_sa_opfuncid((ScalarArrayOpExpr *) node);
+			return ((ScalarArrayOpExpr *) node)->opfuncid;
+		default:
+			return InvalidOid;
+	}
+}
+
+static bool
+is_known_operator(const SlShip *ship, Node *node)
+{
+	if (IsA(node, OpExpr) || IsA(node, DistinctExpr) || IsA(node, NullIfExpr))
+		return is_known_object(ship, ((OpExpr *) node)->opno, OperatorRelationId);
+	if (IsA(node, ScalarArrayOpExpr))
+		return is_known_object(ship, ((ScalarArrayOpExpr *) node)->opno, OperatorRelationId);
+	return true;
+}
+
+/* Input and output of a type, as in a cast to text. */
+static bool
+converts_equally(const SlShip *ship, const CoerceViaIO *cast)
+{
+	Oid			output;
+	Oid			input;
+	Oid			io_param;
+	bool		is_varlena;
+
+	getTypeOutputInfo(exprType((Node *) cast->arg), &output, &is_varlena);
+	getTypeInputInfo(cast->resulttype, &input, &io_param);
+	return is_known_function(ship, output) && is_known_function(ship, input);
+}
+
+/* May this node run on a shard, if what is below it may? */
+static bool
+is_shippable_node(const SlShip *ship, Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_FuncExpr:
+			return !((FuncExpr *) node)->funcretset && !((FuncExpr *) node)->funcvariadic &&
+				is_known_function(ship, function_of(node));
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+			return is_known_operator(ship, node) && is_known_function(ship, function_of(node));
+		case T_CoerceViaIO:
+			return converts_equally(ship, (CoerceViaIO *) node);
+		case T_Aggref:
+			return is_shippable_aggregate(ship, (Aggref *) node);
+		case T_BoolExpr:
+		case T_NullTest:
+			return !IsA(node, NullTest) || !((NullTest *) node)->argisrow;
+		case T_BooleanTest:
+		case T_CaseExpr:
+		case T_CaseWhen:
+		case T_CaseTestExpr:
+		case T_CoalesceExpr:
+		case T_MinMaxExpr:
+		case T_ArrayExpr:
+		case T_RelabelType:
+		case T_CollateExpr:
+		case T_SubscriptingRef:
+		case T_TargetEntry:
+		case T_List:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * The planner turns COLLATE into a relabelling that is not written out again:
+ * turns it back.
+ */
+static Node *
+restore_collate(Node *node)
+{
+	RelabelType *label = (RelabelType *) node;
+	CollateExpr *collate;
+
+	if (!IsA(node, RelabelType) || !OidIsValid(label->resultcollid) ||
+		label->resultcollid == exprCollation((Node *) label->arg))
+		return node;
+	collate = makeNode(CollateExpr);
+	collate->arg = (Expr *) label;
+	collate->collOid = label->resultcollid;
+	collate->location = -1;
+	label->resultcollid = exprCollation((Node *) label->arg);
+	return (Node *) collate;
+}
+
+static bool
+has_type(Node *node)
+{
+	return !IsA(node, List) && !IsA(node, TargetEntry) && !IsA(node, CaseWhen);
+}
+
+static Node *
+ship_node(Node *node, Shipping *shipping)
+{
+	SlShip	   *ship = shipping->ship;
+
+	if (node == NULL || shipping->has_failed)
+		return node;
+	check_stack_depth();
+	if (has_type(node) && !sl_ship_is_type(ship, exprType(node)))
+		return fail(shipping, node);
+	if (IsA(node, Const))
+		return copyObject(node);
+	if (has_type(node) && sl_ship_is_local(ship, node))
+		return make_param(ship, node);
+	if (IsA(node, Var))
+		return is_shippable_column((Var *) node) ? copyObject(node) : fail(shipping, node);
+	if (IsA(node, PlaceHolderVar) || !is_shippable_node(ship, node))
+		return fail(shipping, node);
+	node = expression_tree_mutator(node, ship_node, (void *) shipping);
+	return restore_collate(node);
+}
+
+/*
+ * Returns the expression as shards can run it, with new parameters, or NULL if
+ * they cannot.
+ */
+Node *
+sl_ship(SlShip *ship, Node *expression)
+{
+	Shipping	shipping = {.ship = ship};
+	List	   *params = list_copy(ship->params);
+	Node	   *result = ship_node(expression, &shipping);
+
+	if (!shipping.has_failed && sl_ship_has_collations(ship, result))
+		return result;
+	ship->params = params;
+	return NULL;
+}
+
+bool
+sl_ship_is_possible(const SlShip *ship, Node *expression)
+{
+	SlShip		copy = *ship;
+
+	copy.params = NIL;
+	return sl_ship(&copy, expression) != NULL;
+}

@@ -1,0 +1,366 @@
+/*
+ * fdw_plan.c
+ *		Planning of one table.
+ *
+ * Each condition is either checked by the shards, if they would find the same,
+ * or by the router.  How many rows there are is taken from the router's own
+ * statistics, which ANALYZE fetches from the shards.
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "commands/extension.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/plancat.h"
+#include "optimizer/restrictinfo.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/selfuncs.h"
+#include "utils/typcache.h"
+#include "utils/varlena.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "fdw/fdw.h"
+
+/* A table that was never analyzed is taken to have so many pages. */
+#define UNKNOWN_PAGES 100
+
+static void
+refuse_table(Oid table)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			errmsg("foreign table \"%s\" belongs to no map and no shard", get_rel_name(table)),
+			errhint("Tables on servers of this wrapper are made by functions of schema shardlet."));
+}
+
+/* The extensions that one shard is said to have. */
+static List *
+extensions_of(const SlShard *shard)
+{
+	const char *option = sl_option_get(GetForeignServer(shard->server)->options, "extensions");
+	List	   *names = NIL;
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	if (option == NULL)
+		return NIL;
+	(void) SplitIdentifierString(pstrdup(option), ',', &names);
+	foreach(cell, names)
+	{
+		Oid			extension = get_extension_oid(lfirst(cell), true);
+
+		if (OidIsValid(extension))
+			result = lappend_oid(result, extension);
+	}
+	return result;
+}
+
+static List *
+common_extensions(List *a, List *b)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, a)
+	{
+		if (list_member_oid(b, lfirst_oid(cell)))
+			result = lappend_oid(result, lfirst_oid(cell));
+	}
+	return result;
+}
+
+/* What all shards of the table have in common. */
+static void
+look_at_shards(SlShip *ship, const SlTable *table)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_table_owners(table))
+	{
+		const SlShard *shard = lfirst(cell);
+		List	   *extensions = shard->exists ? extensions_of(shard) : NIL;
+
+		ship->extensions = foreach_current_index(cell) == 0 ? extensions :
+			common_extensions(ship->extensions, extensions);
+		ship->other_collation = ship->other_collation || shard->other_collation;
+	}
+}
+
+/* The shards have the types of the table's own columns. */
+static void
+look_at_types(SlShip *ship, Oid table)
+{
+	Relation	relation = table_open(table, NoLock);
+	TupleDesc	columns = RelationGetDescr(relation);
+
+	for (int i = 0; i < columns->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(columns, i);
+		Oid			element = get_element_type(column->atttypid);
+
+		if (!column->attisdropped)
+			ship->types = list_append_unique_oid(ship->types, OidIsValid(element) ? element :
+												 column->atttypid);
+	}
+	table_close(relation, NoLock);
+}
+
+/* The clauses without what the planner knows of them. */
+List *
+sl_fdw_clauses(List *restrictions)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, restrictions)
+	{
+		RestrictInfo *restriction = lfirst_node(RestrictInfo, cell);
+
+		if (!restriction->pseudoconstant)
+			result = lappend(result, restriction->clause);
+	}
+	return result;
+}
+
+/* Do these conditions leave one key, and so one shard? */
+bool
+sl_fdw_is_pinned(const SlRel *info, List *clauses)
+{
+	ListCell   *cell;
+
+	foreach(cell, info->members)
+	{
+		const SlMember *member = lfirst(cell);
+		List	   *expressions = NIL;
+		List	   *program = sl_prune_make(&info->ship, member->index, member->table, clauses,
+											&expressions);
+
+		if (!member->is_nullable && sl_prune_is_pinned(program, member->table))
+			return true;
+	}
+	return false;
+}
+
+static void
+sort_clauses(SlRel *info, List *restrictions)
+{
+	ListCell   *cell;
+
+	foreach(cell, restrictions)
+	{
+		RestrictInfo *restriction = lfirst_node(RestrictInfo, cell);
+
+		if (sl_ship_is_possible(&info->ship, (Node *) restriction->clause))
+			info->remote_clauses = lappend(info->remote_clauses, restriction);
+		else
+			info->local_clauses = lappend(info->local_clauses, restriction);
+	}
+}
+
+static void
+estimate_size(PlannerInfo *root, RelOptInfo *rel)
+{
+	if (rel->tuples <= 0 && rel->pages == 0)
+	{
+		int			width = get_relation_data_width(planner_rt_fetch(rel->relid, root)->relid, NULL);
+
+		rel->pages = UNKNOWN_PAGES;
+		rel->tuples = (double) (UNKNOWN_PAGES * BLCKSZ) /
+			(width + MAXALIGN(SizeofHeapTupleHeader) + sizeof(ItemIdData));
+	}
+	set_baserel_size_estimates(root, rel);
+}
+
+void
+sl_fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
+{
+	SlRel	   *info = palloc0(sizeof(SlRel));
+	SlMember   *member = palloc0(sizeof(SlMember));
+
+	member->index = rel->relid;
+	member->table = sl_table_get(table);
+	if (member->table == NULL)
+		refuse_table(table);
+	info->members = list_make1(member);
+	info->ship.root = root;
+	info->ship.relids = bms_copy(rel->relids);
+	look_at_shards(&info->ship, member->table);
+	look_at_types(&info->ship, table);
+	sort_clauses(info, rel->baserestrictinfo);
+	info->is_whole = info->local_clauses == NIL;
+	info->is_single = sl_fdw_is_pinned(info, sl_fdw_clauses(rel->baserestrictinfo));
+	rel->fdw_private = info;
+	estimate_size(root, rel);
+}
+
+/* Sorted paths ------------------------------------------------------------------ */
+
+/* Is it among what the relation returns? */
+static bool
+is_returned(const SlRel *info, const RelOptInfo *rel, Expr *expression)
+{
+	ListCell   *cell;
+
+	if (info->input == NULL)
+		return list_member(rel->reltarget->exprs, expression) &&
+			(!IS_SIMPLE_REL(rel) || IsA(expression, Var));
+	foreach(cell, info->target)
+	{
+		if (equal(lfirst_node(TargetEntry, cell)->expr, expression))
+			return true;
+	}
+	return false;
+}
+
+/* An expression by which the shards can sort for this key, or NULL. */
+Expr *
+sl_fdw_order_expr(const SlRel *info, PathKey *key, const RelOptInfo *rel)
+{
+	EquivalenceClass *class = key->pk_eclass;
+	ListCell   *cell;
+
+	if (class->ec_has_volatile)
+		return NULL;
+	foreach(cell, class->ec_members)
+	{
+		EquivalenceMember *member = lfirst(cell);
+
+		if (!member->em_is_child && !bms_is_empty(member->em_relids) &&
+			bms_is_subset(member->em_relids, info->ship.relids) &&
+			is_returned(info, rel, member->em_expr) &&
+			sl_ship_is_possible(&info->ship, (Node *) member->em_expr) &&
+			!sl_ship_is_local(&info->ship, (Node *) member->em_expr))
+			return member->em_expr;
+	}
+	return NULL;
+}
+
+/* Is the type's order the one that ORDER BY without an operator means? */
+static bool
+is_default_order(const PathKey *key, Node *expression)
+{
+	TypeCacheEntry *entry = lookup_type_cache(exprType(expression), TYPECACHE_BTREE_OPFAMILY);
+
+	return key->pk_opfamily == entry->btree_opf;
+}
+
+/* Can the shards sort by these keys, and the router merge? */
+bool
+sl_fdw_is_order(const SlRel *info, List *keys, const RelOptInfo *rel)
+{
+	ListCell   *cell;
+
+	foreach(cell, keys)
+	{
+		PathKey    *key = lfirst_node(PathKey, cell);
+		Expr	   *expression = sl_fdw_order_expr(info, key, rel);
+
+		if (expression == NULL || !is_default_order(key, (Node *) expression) ||
+			!sl_ship_is_type(&info->ship, exprType((Node *) expression)) ||
+			!sl_ship_is_order(&info->ship, key->pk_eclass->ec_collation) ||
+			key->pk_eclass->ec_collation != exprCollation((Node *) expression))
+			return false;
+	}
+	return keys != NIL;
+}
+
+static void
+add_path_with(PlannerInfo *root, RelOptInfo *rel, List *keys, ParamPathInfo *params)
+{
+	const SlRel *info = rel->fdw_private;
+	double		rows = params != NULL ? params->ppi_rows : rel->rows;
+	Cost		startup;
+	Cost		total;
+
+	sl_fdw_cost(rel, info, rows, keys != NIL, &startup, &total);
+	add_path(rel, (Path *) sl_create_foreignscan_path(root, rel, NULL, rows, startup, total, keys,
+													  params != NULL ? params->ppi_req_outer :
+													  rel->lateral_relids, NULL, NIL));
+}
+
+/* Paths that take values of other relations ---------------------------------------- */
+
+typedef struct Choice
+{
+	Expr	   *current;
+	List	   *seen;
+} Choice;
+
+static bool
+is_wanted_member(PlannerInfo *root, RelOptInfo *rel, EquivalenceClass *class,
+				 EquivalenceMember *member, void *arg)
+{
+	Choice	   *choice = arg;
+
+	if (choice->current != NULL)
+		return equal(member->em_expr, choice->current);
+	if (list_member(choice->seen, member->em_expr))
+		return false;
+	choice->current = member->em_expr;
+	return true;
+}
+
+static List *
+add_params_of(PlannerInfo *root, RelOptInfo *rel, RestrictInfo *restriction, List *params)
+{
+	const SlRel *info = rel->fdw_private;
+	Relids		outer;
+
+	if (!join_clause_is_movable_to(restriction, rel) ||
+		!sl_ship_is_possible(&info->ship, (Node *) restriction->clause))
+		return params;
+	outer = bms_del_member(bms_union(restriction->clause_relids, rel->lateral_relids), rel->relid);
+	if (bms_is_empty(outer))
+		return params;
+	return list_append_unique_ptr(params, get_baserel_parampathinfo(root, rel, outer));
+}
+
+/* One list for each set of relations whose values could be used. */
+static List *
+find_params(PlannerInfo *root, RelOptInfo *rel)
+{
+	List	   *params = NIL;
+	ListCell   *cell;
+	Choice		choice = {0};
+
+	foreach(cell, rel->joininfo)
+		params = add_params_of(root, rel, lfirst_node(RestrictInfo, cell), params);
+	if (!rel->has_eclass_joins)
+		return params;
+	for (;;)
+	{
+		List	   *clauses;
+
+		choice.current = NULL;
+		clauses = generate_implied_equalities_for_column(root, rel, is_wanted_member, &choice,
+														 rel->lateral_referencers);
+		if (choice.current == NULL)
+			return params;
+		foreach(cell, clauses)
+			params = add_params_of(root, rel, lfirst_node(RestrictInfo, cell), params);
+		choice.seen = lappend(choice.seen, choice.current);
+	}
+}
+
+void
+sl_fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table)
+{
+	const SlRel *info = rel->fdw_private;
+	ListCell   *cell;
+
+	add_path_with(root, rel, NIL, NULL);
+	if (sl_fdw_is_order(info, root->query_pathkeys, rel))
+		add_path_with(root, rel, root->query_pathkeys, NULL);
+	foreach(cell, find_params(root, rel))
+		add_path_with(root, rel, NIL, lfirst(cell));
+}
