@@ -139,6 +139,30 @@ extern ssize_t pq_buffer_remaining_data(void);
 	create_foreignscan_path(root, rel, target, rows, 0, startup, total, keys, outer, inner, NIL, private)
 #endif
 
+#if PG_VERSION_NUM < 170000
+#define sl_create_foreign_join_path(root, rel, target, rows, startup, total, keys, outer, inner, private) \
+	create_foreign_join_path(root, rel, target, rows, startup, total, keys, outer, inner, private)
+#define sl_create_foreign_upper_path(root, rel, target, rows, startup, total, keys, inner, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, keys, inner, private)
+#elif PG_VERSION_NUM < 180000
+#define sl_create_foreign_join_path(root, rel, target, rows, startup, total, keys, outer, inner, private) \
+	create_foreign_join_path(root, rel, target, rows, startup, total, keys, outer, inner, NIL, private)
+#define sl_create_foreign_upper_path(root, rel, target, rows, startup, total, keys, inner, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, keys, inner, NIL, private)
+#else
+#define sl_create_foreign_join_path(root, rel, target, rows, startup, total, keys, outer, inner, private) \
+	create_foreign_join_path(root, rel, target, rows, 0, startup, total, keys, outer, inner, NIL, private)
+#define sl_create_foreign_upper_path(root, rel, target, rows, startup, total, keys, inner, private) \
+	create_foreign_upper_path(root, rel, target, rows, 0, startup, total, keys, inner, NIL, private)
+#endif
+
+/* 17 asks in which operator family expressions are equal. */
+#if PG_VERSION_NUM < 170000
+#define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b)
+#else
+#define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b, InvalidOid)
+#endif
+
 /* 18 says how a path key sorts by a comparison type, not by a strategy. */
 #if PG_VERSION_NUM < 180000
 #define sl_pathkey_strategy(key) ((key)->pk_strategy)

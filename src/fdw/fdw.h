@@ -43,14 +43,12 @@ typedef struct SlRel
 	/* grouped, distinct, sorted or limited */
 	RelOptInfo *input;			/* NULL: none of these */
 	List	   *target;			/* TargetEntries of what the shards return */
-	List	   *group;			/* SortGroupClauses */
+	List	   *group;			/* expressions of GROUP BY */
 	bool		has_groups;		/* GROUP BY, or aggregates without */
 	bool		is_distinct;
 	List	   *having;			/* clauses that the shards check */
-	List	   *order;			/* PathKeys */
 	Node	   *limit_count;
 	Node	   *limit_offset;
-	bool		has_limit;
 } SlRel;
 
 /* Items of ForeignScan.fdw_private. */
@@ -73,6 +71,7 @@ enum
 #define SL_SCAN_IDENTITY	0x02	/* rows say where they are */
 #define SL_SCAN_WRITES		0x04	/* UPDATE or DELETE */
 #define SL_SCAN_RETURNS		0x08	/* with RETURNING */
+#define SL_SCAN_ONE_ROW		0x10	/* of aggregates, even of no rows at all */
 
 /* fdw_plan.c */
 extern void sl_fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table);
@@ -81,6 +80,14 @@ extern bool sl_fdw_is_order(const SlRel *info, List *keys, const RelOptInfo *rel
 extern Expr *sl_fdw_order_expr(const SlRel *info, PathKey *key, const RelOptInfo *rel);
 extern List *sl_fdw_clauses(List *restrictions);
 extern bool sl_fdw_is_pinned(const SlRel *info, List *clauses);
+
+/* fdw_join.c */
+extern void sl_fdw_join_paths(PlannerInfo *root, RelOptInfo *join, RelOptInfo *outer,
+							  RelOptInfo *inner, JoinType type, JoinPathExtraData *extra);
+
+/* fdw_upper.c */
+extern void sl_fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input,
+							   RelOptInfo *output, void *extra);
 
 /* fdw_cost.c */
 extern void sl_fdw_cost(const RelOptInfo *rel, const SlRel *info, double rows, bool is_sorted,

@@ -13,54 +13,58 @@
 #define TRIP_COST 25.0
 #define ROW_COST 0.01
 
+/* Rows that nobody wants any more have to be stopped. */
+#define STOP_COST 5.0
+
 /* Shards work at the same time. */
 #define SHARDS_AT_A_TIME 4.0
 
 /* Sorting where the rows are costs a little more than not sorting. */
 #define SORT_FACTOR 1.1
 
-static double
-pages_of(const RelOptInfo *rel, const SlRel *info)
-{
-	if (info->input != NULL)
-		return pages_of(info->input, info->input->fdw_private);
-	if (info->outer != NULL)
-		return pages_of(info->outer, info->outer->fdw_private) +
-			pages_of(info->inner, info->inner->fdw_private);
-	return rel->pages;
-}
-
-static double
-tuples_of(const RelOptInfo *rel, const SlRel *info)
-{
-	if (info->input != NULL)
-		return tuples_of(info->input, info->input->fdw_private);
-	if (info->outer != NULL)
-		return tuples_of(info->outer, info->outer->fdw_private) +
-			tuples_of(info->inner, info->inner->fdw_private);
-	return rel->tuples;
-}
-
 /*
- * The shards read what is there, as far as an index does not spare them that,
- * and send the rows.  A few rows out of many are taken to be found by an index.
+ * A shard reads all of a table, unless a few rows out of many are wanted: these
+ * are taken to be found by an index.
  */
+static Cost
+cost_of_table(const RelOptInfo *rel, double rows)
+{
+	Cost		reading = seq_page_cost * rel->pages + cpu_tuple_cost * rel->tuples;
+	Cost		by_index = (random_page_cost + cpu_index_tuple_cost) * rows;
+
+	return rows < 0.2 * rel->tuples ? Min(reading, by_index) : reading;
+}
+
+/* What the shards have to do together for so many rows of the relation. */
+static Cost
+cost_of_work(const RelOptInfo *rel, const SlRel *info, double rows)
+{
+	if (info->input != NULL && info->limit_count != NULL && !info->has_groups &&
+		IS_SIMPLE_REL(info->input))
+		return cost_of_table(info->input, rows);
+	if (info->input != NULL)
+		return cost_of_work(info->input, info->input->fdw_private, info->input->rows) +
+			cpu_operator_cost * info->input->rows;
+	if (info->outer != NULL)
+		return cost_of_work(info->outer, info->outer->fdw_private, info->outer->rows) +
+			cost_of_work(info->inner, info->inner->fdw_private, info->inner->rows) +
+			cpu_tuple_cost * rows;
+	return cost_of_table(rel, rows);
+}
+
 void
 sl_fdw_cost(const RelOptInfo *rel, const SlRel *info, double rows, bool is_sorted,
 			Cost *startup, Cost *total)
 {
-	double		tuples = Max(tuples_of(rel, info), 1.0);
-	double		part = Min(Max(rows / tuples, 0.0), 1.0);
-	double		speed = info->is_single ? 1.0 : SHARDS_AT_A_TIME;
-	Cost		reading = seq_page_cost * pages_of(rel, info) + cpu_tuple_cost * tuples;
-	Cost		by_index = random_page_cost * rows + cpu_index_tuple_cost * rows;
-	Cost		remote = part < 0.2 ? Min(reading, by_index) : reading;
+	Cost		work = cost_of_work(rel, info, rows) / (info->is_single ? 1.0 : SHARDS_AT_A_TIME);
 
 	*startup = TRIP_COST;
-	*total = TRIP_COST + remote / speed + ROW_COST * rows + cpu_tuple_cost * rows;
+	if (info->limit_count == NULL)
+		*startup += STOP_COST;
 	if (is_sorted)
 	{
 		*startup *= SORT_FACTOR;
-		*total = TRIP_COST * SORT_FACTOR + remote / speed * SORT_FACTOR + (ROW_COST + cpu_tuple_cost) * rows;
+		work *= SORT_FACTOR;
 	}
+	*total = *startup + work + (ROW_COST + cpu_tuple_cost) * rows;
 }

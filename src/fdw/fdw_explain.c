@@ -78,6 +78,21 @@ show_work(const SlScan *scan, ExplainState *es)
 	}
 }
 
+/* LIMIT is put behind the statement when it runs. */
+static void
+show_limit(const SlScan *scan, ExplainState *es)
+{
+	Const	   *limit;
+
+	if (scan->limit_place < 0)
+		return;
+	limit = list_nth(scan->expressions, scan->param_count + scan->limit_place);
+	if (IsA(limit, Const) && !limit->constisnull)
+		ExplainPropertyInteger("Limit", NULL, DatumGetInt64(limit->constvalue), es);
+	else
+		ExplainPropertyText("Limit", "chosen at run time", es);
+}
+
 void
 sl_fdw_explain_scan(ForeignScanState *node, ExplainState *es)
 {
@@ -89,6 +104,7 @@ sl_fdw_explain_scan(ForeignScanState *node, ExplainState *es)
 	show_shards_of(node, scan, es);
 	if (es->verbose)
 		ExplainPropertyText("Remote SQL", scan->sql, es);
+	show_limit(scan, es);
 	if (es->analyze)
 		show_work(scan, es);
 }

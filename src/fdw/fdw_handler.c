@@ -22,6 +22,8 @@ shardlet_wrapper_handler(PG_FUNCTION_ARGS)
 
 	routine->GetForeignRelSize = sl_fdw_rel_size;
 	routine->GetForeignPaths = sl_fdw_paths;
+	routine->GetForeignJoinPaths = sl_fdw_join_paths;
+	routine->GetForeignUpperPaths = sl_fdw_upper_paths;
 	routine->GetForeignPlan = sl_fdw_plan;
 	routine->BeginForeignScan = sl_fdw_begin_scan;
 	routine->IterateForeignScan = sl_fdw_next;

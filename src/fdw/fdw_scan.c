@@ -236,6 +236,7 @@ sl_scan_shards(SlScan *scan, ExprContext *context)
 	List	   *states = list_copy_tail(scan->states, scan->param_count);
 	List	   *expressions = list_copy_tail(scan->expressions, scan->param_count);
 	List	   *result = NIL;
+	List	   *owners = NIL;
 	ListCell   *cell;
 
 	foreach(cell, scan->programs)
@@ -246,7 +247,13 @@ sl_scan_shards(SlScan *scan, ExprContext *context)
 
 		result = foreach_current_index(cell) == 0 ? shards :
 			common_shards(result, shards);
+		if (owners == NIL)
+			owners = sl_table_owners(table);
 	}
+
+	/* Somebody must say that the count of nothing is zero. */
+	if (result == NIL && owners != NIL && (scan->flags & SL_SCAN_ONE_ROW) != 0)
+		return list_make1(linitial(owners));
 	return result;
 }
 

@@ -278,20 +278,6 @@ write_where(Writing *writing, const RelOptInfo *rel, List *clauses, bool *is_fir
 
 /* Groups, order, limit -------------------------------------------------------------------- */
 
-/* A place in the result; a number there means that column. */
-static int
-result_place(const Writing *writing, Index reference)
-{
-	ListCell   *cell;
-
-	foreach(cell, writing->result)
-	{
-		if (lfirst_node(TargetEntry, cell)->ressortgroupref == reference)
-			return foreach_current_index(cell) + 1;
-	}
-	elog(ERROR, "could not find a group's column");
-}
-
 static void
 write_groups(Writing *writing)
 {
@@ -301,8 +287,7 @@ write_groups(Writing *writing)
 	foreach(cell, writing->info->group)
 	{
 		appendStringInfoString(sql, foreach_current_index(cell) == 0 ? " GROUP BY " : ", ");
-		appendStringInfo(sql, "%d", result_place(writing,
-												 lfirst_node(SortGroupClause, cell)->tleSortGroupRef));
+		sl_deparse_expr(&writing->deparse, lfirst(cell));
 	}
 	if (writing->info->having != NIL)
 	{
@@ -435,6 +420,8 @@ write_statement(Writing *writing, List *keys)
 	write_order(writing, keys);
 	if (is_base(writing))
 		write_lock(writing);
+	if (writing->info->has_groups && writing->info->group == NIL)
+		writing->flags |= SL_SCAN_ONE_ROW;
 }
 
 /* Each clause of the plan is checked there or here. */
@@ -443,6 +430,12 @@ divide_clauses(Writing *writing, List *clauses)
 {
 	ListCell   *cell;
 
+	if (!is_base(writing))
+	{
+		writing->remote = sl_fdw_clauses(writing->info->remote_clauses);
+		writing->local = sl_fdw_clauses(writing->info->local_clauses);
+		return;
+	}
 	foreach(cell, clauses)
 	{
 		RestrictInfo *restriction = lfirst_node(RestrictInfo, cell);
