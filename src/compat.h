@@ -165,11 +165,8 @@ extern ssize_t pq_buffer_remaining_data(void);
 
 /* 18 says how a path key sorts by a comparison type, not by a strategy. */
 #if PG_VERSION_NUM < 180000
-#define sl_pathkey_strategy(key) ((key)->pk_strategy)
 #define sl_pathkey_is_descending(key) ((key)->pk_strategy == BTGreaterStrategyNumber)
 #else
-#define sl_pathkey_strategy(key) \
-	((key)->pk_cmptype == COMPARE_GT ? BTGreaterStrategyNumber : BTLessStrategyNumber)
 #define sl_pathkey_is_descending(key) ((key)->pk_cmptype == COMPARE_GT)
 #endif
 

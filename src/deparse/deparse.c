@@ -45,6 +45,25 @@ name_of(Index index)
 	return psprintf("r%u", index);
 }
 
+/* The statement's tables without the names that it has for their columns. */
+static List *
+plain_tables(List *rtable)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, rtable)
+	{
+		RangeTblEntry *entry = makeNode(RangeTblEntry);
+
+		*entry = *lfirst_node(RangeTblEntry, cell);
+		if (entry->rtekind == RTE_RELATION)
+			entry->alias = NULL;
+		result = lappend(result, entry);
+	}
+	return result;
+}
+
 /* Prepares for writing; between begin_plain and end_plain. */
 void
 sl_deparse_init(SlDeparse *deparse, SlShip *ship)
@@ -54,7 +73,7 @@ sl_deparse_init(SlDeparse *deparse, SlShip *ship)
 
 	for (int i = 1; i <= list_length(ship->root->parse->rtable); i++)
 		names = lappend(names, name_of(i));
-	frame->rtable = ship->root->parse->rtable;
+	frame->rtable = plain_tables(ship->root->parse->rtable);
 	deparse->ship = ship;
 	deparse->context = deparse_context_for_plan_tree(frame, names);
 	initStringInfo(&deparse->sql);

@@ -66,5 +66,12 @@ sl_fdw_cost(const RelOptInfo *rel, const SlRel *info, double rows, bool is_sorte
 		*startup *= SORT_FACTOR;
 		work *= SORT_FACTOR;
 	}
+
+	/* Groups are complete only at the end. */
+	if (info->has_groups)
+	{
+		*startup += work;
+		work = 0;
+	}
 	*total = *startup + work + (ROW_COST + cpu_tuple_cost) * rows;
 }

@@ -22,6 +22,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/typcache.h"
 
 #include "compat.h"
 #include "fdw/fdw.h"
@@ -321,11 +322,13 @@ order_place(Writing *writing, Expr *expression)
 	return -1;
 }
 
-/* The operator that sorts like the key. */
+/* The operator that sorts like the key, which is in the type's own order. */
 static Oid
 order_operator(const PathKey *key, Oid type)
 {
-	return get_opfamily_member(key->pk_opfamily, type, type, sl_pathkey_strategy(key));
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
+
+	return sl_pathkey_is_descending(key) ? entry->gt_opr : entry->lt_opr;
 }
 
 static void
