@@ -77,79 +77,11 @@ skip_failures(Execution *work)
 	}
 }
 
-/* Before a shard is used, what is committed there must be finished. */
-static void
-open_shards(SlReply *replies, int count)
-{
-	sl_broadcast_open(replies, count);
-	for (int i = 0; i < count; i++)
-	{
-		if (replies[i].failure == NULL)
-			replies[i].failure = sl_recover_before(replies[i].shard, replies[i].conn);
-	}
-}
-
-/* Runs the command on some of the shards; with a use, in the transaction. */
-static void
-run_once(const Execution *work, SlReply *replies, int count, const SlTxnUse *use)
-{
-	for (int i = 0; i < count; i++)
-	{
-		if (replies[i].failure != NULL || replies[i].conn == NULL)
-			continue;
-		if (use != NULL)
-			sl_txn_join(replies[i].conn, use);
-		else
-			replies[i].conn->is_read_only = false;
-	}
-	sl_broadcast_run(replies, count, work->source, work->param_count, work->params,
-					 sl_shard_timeout);
-}
-
-/* Did the shard hang up before it came to the command, and nothing else is lost? */
-static bool
-can_repeat(const SlReply *reply, bool was_joined)
-{
-	return !was_joined && reply->failure != NULL && reply->failure->never_ran &&
-		reply->command == NULL && reply->rows == 0;
-}
-
-/*
- * The same, and once more where an old connection turned out to be ended and it
- * is sure that the command was not begun.
- */
-static void
-run_on_shards(const Execution *work, SlReply *replies, int count, const SlTxnUse *use)
-{
-	bool	   *was_joined = palloc(sizeof(bool) * Max(count, 1));
-	int		   *indexes = palloc(sizeof(int) * Max(count, 1));
-	SlReply    *again = palloc(sizeof(SlReply) * Max(count, 1));
-	int			again_count = 0;
-
-	for (int i = 0; i < count; i++)
-		was_joined[i] = replies[i].conn == NULL || replies[i].conn->txn.level > 0;
-	run_once(work, replies, count, use);
-	for (int i = 0; i < count; i++)
-	{
-		if (!can_repeat(&replies[i], was_joined[i]))
-			continue;
-		sl_txn_abandon(replies[i].conn);
-		indexes[again_count] = i;
-		again[again_count++] = replies[i];
-	}
-	if (again_count == 0)
-		return;
-	open_shards(again, again_count);
-	run_once(work, again, again_count, use);
-	for (int i = 0; i < again_count; i++)
-		replies[indexes[i]] = again[i];
-}
-
 /* Puts the command into the session's transaction on every shard, and runs it. */
 static void
 run_atomically(Execution *work, const SlTxnUse *use)
 {
-	run_on_shards(work, work->replies, work->count, use);
+	sl_command_run(work->replies, work->count, work->source, work->param_count, work->params, use);
 	for (int i = 0; i < work->count; i++)
 	{
 		/* With "skip" the transaction goes on without those that failed. */
@@ -195,8 +127,8 @@ run_separately(Execution *work)
 	PG_TRY();
 	{
 		for (int done = 0; done < work->count; done += sl_max_parallel_shards)
-			run_on_shards(work, work->replies + done,
-						  Min(work->count - done, sl_max_parallel_shards), NULL);
+			sl_command_run(work->replies + done, Min(work->count - done, sl_max_parallel_shards),
+						   work->source, work->param_count, work->params, NULL);
 	}
 	PG_FINALLY();
 	{
@@ -235,7 +167,7 @@ shardlet_execute(PG_FUNCTION_ARGS)
 		sl_flight_distrust();
 	if (work.atomic)
 		sl_snapshot_begin();
-	open_shards(work.replies, work.count);
+	sl_command_open(work.replies, work.count);
 	if (work.atomic)
 	{
 		sl_txn_check_span(shards, use.writes);

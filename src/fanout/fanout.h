@@ -157,6 +157,14 @@ extern void sl_call_params(ArrayType *array, int *count, const char ***params);
 extern bool sl_call_on_error_skips(const char *on_error);
 extern void sl_call_check_states(List **shards, bool is_write, bool skip);
 
+/* command.c */
+extern void sl_command_open(SlReply *replies, int count);
+extern void sl_command_run(SlReply *replies, int count, const char *sql, int param_count,
+						   const char *const *params, const SlTxnUse *use);
+extern SlReply *sl_command_begin(List *shards, bool writes, int *count);
+extern void sl_command_everywhere(SlReply *replies, int count, const char *sql,
+								  int param_count, const char *const *params, bool writes);
+
 /* fanout_funcs.c */
 typedef enum SlCallKind
 {
