@@ -1,0 +1,136 @@
+/*
+ * definition.c
+ *		How a table was made, as commands that make it again.
+ *
+ * The same query answers for a table here, through SPI, and for one on a shard.
+ * Definitions are compared as text, so the settings that decide how values and
+ * names are written are the same for both.
+ *
+ * Values of a serial or identity column come from the router's sequence, so the
+ * shards' tables have no such default: see definition_create.c.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+
+#include "base/base.h"
+#include "table/table_area.h"
+
+enum
+{
+	ITEM_PHASE, ITEM_KIND, ITEM_NAME, ITEM_DDL
+};
+
+/* Until the level ends, names are written with their schemas. */
+int
+sl_definition_begin_output(void)
+{
+	int			level = NewGUCNestLevel();
+
+	sl_guc_set_plain();
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
+static SlDefinition *
+make_definition(const char *schema, const char *name)
+{
+	SlDefinition *definition = palloc0(sizeof(SlDefinition));
+
+	definition->schema = pstrdup(schema);
+	definition->name = pstrdup(name);
+	return definition;
+}
+
+static void
+add_item(SlDefinition *definition, const char *const *values)
+{
+	SlDefinitionItem *item = palloc0(sizeof(SlDefinitionItem));
+
+	item->phase = (SlPhase) strtol(values[ITEM_PHASE], NULL, 10);
+	item->kind = pstrdup(values[ITEM_KIND]);
+	item->name = pstrdup(values[ITEM_NAME]);
+	item->ddl = values[ITEM_DDL] != NULL ? pstrdup(values[ITEM_DDL]) : NULL;
+	definition->items = lappend(definition->items, item);
+}
+
+/* Returns the definition of a table of this database. */
+SlDefinition *
+sl_definition_read_local(Oid relid)
+{
+	MemoryContext context = CurrentMemoryContext;
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	char	   *name = get_rel_name(relid);
+	SlDefinition *definition = make_definition(schema, name);
+	Oid			types[] = {TEXTOID, TEXTOID};
+	Datum		params[] = {CStringGetTextDatum(schema), CStringGetTextDatum(name)};
+	int			level = sl_definition_begin_output();
+
+	if (SPI_connect() != SPI_OK_CONNECT ||
+		SPI_execute_with_args(sl_definition_sql, lengthof(types), types, params, NULL, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the definition of table \"%s\"", name);
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		const char *values[ITEM_DDL + 1];
+		MemoryContext inner;
+
+		for (int i = 0; i <= ITEM_DDL; i++)
+			values[i] = SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, i + 1);
+		inner = MemoryContextSwitchTo(context);
+		add_item(definition, values);
+		MemoryContextSwitchTo(inner);
+	}
+	SPI_finish();
+	AtEOXact_GUC(true, level);
+	return definition;
+}
+
+/*
+ * Returns the definition of a table of a shard, as the session's transaction
+ * sees it, or NULL if there is none of that name.
+ */
+SlDefinition *
+sl_definition_read_remote(SlConn *conn, const char *schema, const char *name)
+{
+	SlDefinition *definition = make_definition(schema, name);
+	const char *params[] = {schema, name};
+	SlTxnUse	use = {0};
+	int			level = sl_definition_begin_output();
+	PGresult   *result;
+
+	sl_txn_join(conn, &use);
+	result = sl_remote_exec(conn, sl_definition_sql, lengthof(params), params);
+	for (int row = 0; row < PQntuples(result); row++)
+	{
+		const char *values[ITEM_DDL + 1];
+
+		for (int i = 0; i <= ITEM_DDL; i++)
+			values[i] = sl_remote_value(result, row, i);
+		add_item(definition, values);
+	}
+	AtEOXact_GUC(true, level);
+	return definition->items != NIL ? definition : NULL;
+}
+
+/* Returns the item of that kind and name, or NULL. */
+SlDefinitionItem *
+sl_definition_find(const SlDefinition *definition, const char *kind, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		SlDefinitionItem *item = lfirst(cell);
+
+		if (strcmp(item->kind, kind) == 0 && strcmp(item->name, name) == 0)
+			return item;
+	}
+	return NULL;
+}

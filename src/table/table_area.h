@@ -1,0 +1,64 @@
+/*
+ * table_area.h
+ *		Making tables sharded, placed or plain again, and adopting those that the
+ *		shards have.
+ */
+#ifndef SL_TABLE_AREA_H
+#define SL_TABLE_AREA_H
+
+#include "fanout/fanout.h"
+#include "map/table.h"
+#include "remote/remote.h"
+
+/* Phases of a definition, in the order in which they run. */
+typedef enum SlPhase
+{
+	SL_PHASE_COLUMNS,			/* no commands: columns one by one, to compare */
+	SL_PHASE_NEEDS,				/* schemas, extensions, functions */
+	SL_PHASE_TYPES,
+	SL_PHASE_TABLE,				/* the table and its partitions; rows may come */
+	SL_PHASE_KEYS,				/* primary keys, unique, exclusion */
+	SL_PHASE_INDEXES,
+	SL_PHASE_CHECKS,
+	SL_PHASE_STATISTICS,
+	SL_PHASE_FOREIGN_KEYS,
+	SL_PHASE_TRIGGERS,
+	SL_PHASE_COMMENTS,
+	SL_PHASE_GRANTS,
+	SL_PHASE_IDENTITY
+} SlPhase;
+
+/* One command of a definition. */
+typedef struct SlDefinitionItem
+{
+	SlPhase		phase;
+	char	   *kind;			/* "column", "table", "index" ... */
+	char	   *name;			/* of a partition's part: "partition.name" */
+	char	   *ddl;			/* NULL: has to exist, cannot be made */
+} SlDefinitionItem;
+
+/* How a table was made. */
+typedef struct SlDefinition
+{
+	char	   *schema;
+	char	   *name;
+	List	   *items;			/* of SlDefinitionItem, in order */
+} SlDefinition;
+
+/* definition_sql.c */
+extern const char sl_definition_sql[];
+extern const char sl_definition_type_sql[];
+
+/* definition.c */
+extern int	sl_definition_begin_output(void);
+extern SlDefinition *sl_definition_read_local(Oid relid);
+extern SlDefinition *sl_definition_read_remote(SlConn *conn, const char *schema,
+											   const char *name);
+extern SlDefinitionItem *sl_definition_find(const SlDefinition *definition,
+											const char *kind, const char *name);
+
+/* definition_create.c */
+extern void sl_definition_create(List *shards, const SlDefinition *definition,
+								 SlPhase first, SlPhase last);
+
+#endif							/* SL_TABLE_AREA_H */
