@@ -49,6 +49,7 @@ _PG_init(void)
 	sl_pool_init();
 	sl_txn_init();
 	sl_fanout_init();
+	sl_copy_in_init();
 	sl_scan_init();
 	sl_shard_hook_init();
 	sl_worker_init();

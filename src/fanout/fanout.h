@@ -192,4 +192,22 @@ typedef struct SlStatement
 extern SlStatement *sl_statement_of(EState *estate);
 extern bool sl_statement_repeats(const PlannedStmt *statement, const Plan *scan);
 
+/* copy_in.c: rows to many shards at once, through COPY */
+typedef struct SlCopyIn SlCopyIn;
+
+extern void sl_copy_in_init(void);
+extern SlCopyIn *sl_copy_in_begin(const char *sql, bool is_binary, Oid user);
+extern void sl_copy_in_put(SlCopyIn *copy, SlShard *shard, const char *data, int length);
+extern void sl_copy_in_flush(SlCopyIn *copy);
+extern uint64 sl_copy_in_end(SlCopyIn *copy);
+
+/* copy_row.c: from a row to what COPY takes */
+typedef struct SlCopyRow SlCopyRow;
+
+extern List *sl_copy_row_columns(TupleDesc descriptor);
+extern SlCopyRow *sl_copy_row_make(TupleDesc descriptor, List *columns);
+extern bool sl_copy_row_is_binary(const SlCopyRow *row);
+extern char *sl_copy_row_sql(const SlCopyRow *row, const char *schema, const char *table);
+extern StringInfo sl_copy_row_encode(SlCopyRow *row, TupleTableSlot *slot);
+
 #endif							/* SL_FANOUT_H */

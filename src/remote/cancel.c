@@ -71,6 +71,8 @@ discard(SlConn *conn)
 		event = sl_flight_next(conn, &result, &failure);
 		if (result != NULL)
 			PQclear(result);
+		if (event == SL_EVENT_COPY && !sl_flight_end_copy(conn, "The router stopped the COPY."))
+			sl_conn_close(conn);
 	} while (event != SL_EVENT_NONE && event != SL_EVENT_IDLE &&
 			 conn->state != SL_CONN_CLOSED);
 }

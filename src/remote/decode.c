@@ -110,14 +110,15 @@ has_portable_values(Oid type)
 	return is_portable(type) && !sl_key_names_local_object(type);
 }
 
-static bool
-can_receive(Oid type)
+/* Can values of the type travel in binary form, and be the same there? */
+bool
+sl_decode_can_receive(Oid type)
 {
 	Oid			element = get_element_type(type);
 	HeapTuple	tuple;
 	bool		result;
 
-	if (!has_portable_values(type) || (OidIsValid(element) && !can_receive(element)))
+	if (!has_portable_values(type) || (OidIsValid(element) && !sl_decode_can_receive(element)))
 		return false;
 	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
 	result = HeapTupleIsValid(tuple) &&
@@ -133,7 +134,7 @@ sl_decode_is_binary(const SlPrepared *prepared)
 {
 	for (int i = 0; i < prepared->column_count; i++)
 	{
-		if (!can_receive(prepared->types[i]))
+		if (!sl_decode_can_receive(prepared->types[i]))
 			return false;
 	}
 	return true;

@@ -12,6 +12,10 @@
  * that their columns are known before they run: that decides between binary and
  * text, and whether all shards agree.  The oldest ones are forgotten when there
  * are many.
+ *
+ * libpq has no COPY in a pipeline.  So COPY starts on a connection of which
+ * everything was answered, which leaves pipeline mode for it and is back in it
+ * when the last answer has been taken in.
  */
 #include "postgres.h"
 
@@ -190,6 +194,41 @@ sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at)
 	if (!is_looked_at && conn->slot != NULL)
 		conn->slot->is_active = false;
 	return true;
+}
+
+/*
+ * Starts a COPY FROM STDIN on a connection that is idle.  SL_EVENT_COPY tells
+ * when the shard wants its data; until the end nothing else can be sent.
+ */
+void
+sl_flight_start_copy(SlConn *conn, const char *sql)
+{
+	Assert(sl_flight_is_empty(conn));
+	if (!PQexitPipelineMode(conn->pg) || !PQsendQuery(conn->pg, sql))
+		fail_to_send(conn);
+	expect(conn, SL_EXPECT_COPY);
+}
+
+/*
+ * Hands data of a COPY to libpq, which keeps what it cannot send at once.
+ * Returns true if everything was sent.
+ */
+bool
+sl_flight_put_copy(SlConn *conn, const char *data, int length)
+{
+	if (PQputCopyData(conn->pg, data, length) <= 0)
+		fail_to_send(conn);
+	return PQflush(conn->pg) <= 0;
+}
+
+/*
+ * Says that the data of a COPY are complete, or that it must fail.  Returns
+ * false if that cannot be said.
+ */
+bool
+sl_flight_end_copy(SlConn *conn, const char *error)
+{
+	return PQputCopyEnd(conn->pg, error) > 0 && PQflush(conn->pg) >= 0;
 }
 
 static void
@@ -494,9 +533,15 @@ undescribed(SlConn *conn)
 
 /* Takes in the end of the head's results: libpq says NULL. */
 static SlEvent
-end_of_head(SlConn *conn)
+end_of_head(SlConn *conn, SlExpect head, SlFailure **failure, bool *again)
 {
+	if (head == SL_EXPECT_COPY && !PQenterPipelineMode(conn->pg))
+	{
+		*failure = sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg)));
+		return SL_EVENT_FAILED;
+	}
 	head_is_done(conn);
+	*again = true;
 	return SL_EVENT_NONE;
 }
 
@@ -506,6 +551,7 @@ good_result(SlConn *conn, SlExpect head, PGresult **result, bool *again)
 	switch (head)
 	{
 		case SL_EXPECT_ROWS:
+		case SL_EXPECT_COPY:
 			return SL_EVENT_DONE;
 		case SL_EXPECT_MARK:
 			PQclear(*result);
@@ -539,7 +585,7 @@ bad_result(SlConn *conn, SlExpect head, PGresult *result, SlFailure **failure, b
 		return SL_EVENT_NONE;
 	}
 	*failure = sl_failure_make(conn, result);
-	if (head == SL_EXPECT_ROWS || head == SL_EXPECT_SYNC)
+	if (head == SL_EXPECT_ROWS || head == SL_EXPECT_COPY || head == SL_EXPECT_SYNC)
 		(*failure)->never_ran = false;
 	if (head == SL_EXPECT_PREPARE || head == SL_EXPECT_DESCRIBE)
 		remove_prepared(conn, undescribed(conn));
@@ -564,10 +610,7 @@ take_result(SlConn *conn, PGresult *taken, PGresult **result, SlFailure **failur
 		return SL_EVENT_FAILED;
 	}
 	if (taken == NULL)
-	{
-		*again = true;
-		return end_of_head(conn);
-	}
+		return end_of_head(conn, head, failure, again);
 	status = PQresultStatus(taken);
 	if (status == PGRES_PIPELINE_SYNC)
 	{
@@ -588,6 +631,11 @@ take_result(SlConn *conn, PGresult *taken, PGresult **result, SlFailure **failur
 	{
 		*result = taken;
 		return good_result(conn, head, result, again);
+	}
+	if (status == PGRES_COPY_IN && head == SL_EXPECT_COPY)
+	{
+		PQclear(taken);
+		return SL_EVENT_COPY;
 	}
 	if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH)
 	{

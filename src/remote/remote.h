@@ -93,6 +93,7 @@ typedef enum SlExpect
 	SL_EXPECT_MARK,				/* tells when the shard has come so far */
 	SL_EXPECT_XID,				/* the transaction's id, which is kept */
 	SL_EXPECT_SETTINGS,			/* a sync after which settings have effect */
+	SL_EXPECT_COPY,				/* COPY FROM STDIN, outside of pipeline mode */
 	SL_EXPECT_SYNC
 } SlExpect;
 
@@ -313,6 +314,7 @@ typedef enum SlEvent
 	SL_EVENT_DONE,				/* the statement is complete; its last result */
 	SL_EVENT_DESCRIBED,			/* a description has come */
 	SL_EVENT_MARK,				/* the shard has come to the mark */
+	SL_EVENT_COPY,				/* the shard waits for the data of COPY */
 	SL_EVENT_FAILED,			/* what was sent failed; more may follow */
 	SL_EVENT_IDLE				/* everything sent was answered */
 } SlEvent;
@@ -339,6 +341,9 @@ extern void sl_flight_xid(SlConn *conn);
 extern void sl_flight_sync(SlConn *conn);
 extern void sl_flight_sync_settings(SlConn *conn);
 extern bool sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at);
+extern void sl_flight_start_copy(SlConn *conn, const char *sql);
+extern bool sl_flight_put_copy(SlConn *conn, const char *data, int length);
+extern bool sl_flight_end_copy(SlConn *conn, const char *error);
 extern void sl_flight_forget(SlConn *conn, SlPrepared *prepared);
 extern void sl_flight_forget_all(SlConn *conn);
 extern bool sl_flight_is_empty(const SlConn *conn);
@@ -397,6 +402,7 @@ extern void sl_notice_show(SlConn *conn);
 /* decode.c */
 typedef struct SlDecoder SlDecoder;
 
+extern bool sl_decode_can_receive(Oid type);
 extern bool sl_decode_is_binary(const SlPrepared *prepared);
 extern bool sl_decode_fits(const SlPrepared *prepared, TupleDesc wanted,
 						   const int *sources);

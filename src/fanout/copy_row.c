@@ -1,0 +1,383 @@
+/*
+ * copy_row.c
+ *		From a row to what COPY ... FROM STDIN takes.
+ *
+ * Rows go in binary form if every column's type has the same form on every
+ * server: a built-in type, an enum, whose values travel by name, or a domain
+ * over one of these.  COPY says nothing of the types of columns, but arrays and
+ * composite values carry the OIDs of what is in them, so with user-defined types
+ * inside they go as text; and then the whole row does.
+ *
+ * Text is written in a form that any setting of the shard reads in the same
+ * way.  Both forms are in the router's database encoding, as the connections to
+ * shards are, while PostgreSQL's send functions write the encoding of the
+ * router's client: that is set aside while they run.
+ */
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "port/pg_bswap.h"
+#include "utils/builtins.h"
+#include "utils/float.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "base/base.h"
+#include "fanout/fanout.h"
+
+typedef enum EncodeMethod
+{
+	ENCODE_OUTPUT,				/* text, by the type's output function */
+	ENCODE_SEND,				/* binary, by the type's send function */
+	ENCODE_INT16,				/* binary, by hand: what is common */
+	ENCODE_INT32,
+	ENCODE_INT64,
+	ENCODE_BYTE,
+	ENCODE_BYTES
+} EncodeMethod;
+
+typedef struct RowColumn
+{
+	AttrNumber	attnum;
+	char	   *name;
+	EncodeMethod method;
+	FmgrInfo	function;
+} RowColumn;
+
+struct SlCopyRow
+{
+	MemoryContext work;			/* reset for every row */
+	StringInfoData output;
+	bool		is_binary;
+	bool		uses_send;
+	bool		names_objects;	/* a column's values name local objects */
+	int			column_count;
+	RowColumn  *columns;
+};
+
+static const struct
+{
+	Oid			type;
+	EncodeMethod method;
+}			quick_types[] = {
+	{INT2OID, ENCODE_INT16},
+	{INT4OID, ENCODE_INT32},
+	{INT8OID, ENCODE_INT64},
+	{DATEOID, ENCODE_INT32},
+	{TIMESTAMPOID, ENCODE_INT64},
+	{TIMESTAMPTZOID, ENCODE_INT64},
+	{FLOAT4OID, ENCODE_INT32},
+	{FLOAT8OID, ENCODE_INT64},
+	{BOOLOID, ENCODE_BYTE},
+	{TEXTOID, ENCODE_BYTES},
+	{VARCHAROID, ENCODE_BYTES},
+	{BPCHAROID, ENCODE_BYTES},
+	{JSONOID, ENCODE_BYTES},
+	{BYTEAOID, ENCODE_BYTES},
+};
+
+/* Returns the numbers of all columns that can be written to. */
+List *
+sl_copy_row_columns(TupleDesc descriptor)
+{
+	List	   *result = NIL;
+
+	for (int i = 0; i < descriptor->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
+
+		if (!attribute->attisdropped && attribute->attgenerated == '\0')
+			result = lappend_int(result, attribute->attnum);
+	}
+	return result;
+}
+
+static bool
+can_send(Oid type)
+{
+	Oid			base = getBaseType(type);
+
+	return get_typtype(base) == TYPTYPE_ENUM || sl_decode_can_receive(base);
+}
+
+static void
+init_column(RowColumn *column, Form_pg_attribute attribute, bool binary)
+{
+	Oid			type = getBaseType(attribute->atttypid);
+	Oid			function;
+	bool		is_varlena;
+
+	column->attnum = attribute->attnum;
+	column->name = pstrdup(NameStr(attribute->attname));
+	if (!binary)
+	{
+		column->method = ENCODE_OUTPUT;
+		getTypeOutputInfo(type, &function, &is_varlena);
+		fmgr_info(function, &column->function);
+		return;
+	}
+	for (int i = 0; i < (int) lengthof(quick_types); i++)
+	{
+		if (quick_types[i].type == type)
+		{
+			column->method = quick_types[i].method;
+			return;
+		}
+	}
+	column->method = ENCODE_SEND;
+	getTypeBinaryOutputInfo(type, &function, &is_varlena);
+	fmgr_info(function, &column->function);
+}
+
+/*
+ * Prepares to write rows of such a kind; "columns" are the attribute numbers of
+ * those that are written.  Lives in the current memory context.
+ */
+SlCopyRow *
+sl_copy_row_make(TupleDesc descriptor, List *columns)
+{
+	SlCopyRow  *row = palloc0(sizeof(SlCopyRow));
+	ListCell   *cell;
+
+	row->work = AllocSetContextCreate(CurrentMemoryContext, "shardlet copied row",
+									  ALLOCSET_SMALL_SIZES);
+	initStringInfo(&row->output);
+	row->is_binary = true;
+	foreach(cell, columns)
+	{
+		Oid			type = TupleDescAttr(descriptor, lfirst_int(cell) - 1)->atttypid;
+
+		row->is_binary = row->is_binary && can_send(type);
+		row->names_objects = row->names_objects || sl_key_names_local_object(type);
+	}
+	row->columns = palloc0(sizeof(RowColumn) * Max(list_length(columns), 1));
+	foreach(cell, columns)
+	{
+		RowColumn  *column = &row->columns[row->column_count++];
+
+		init_column(column, TupleDescAttr(descriptor, lfirst_int(cell) - 1), row->is_binary);
+		row->uses_send = row->uses_send || column->method == ENCODE_SEND;
+	}
+	return row;
+}
+
+bool
+sl_copy_row_is_binary(const SlCopyRow *row)
+{
+	return row->is_binary;
+}
+
+/* Returns the command that takes such rows into a table. */
+char *
+sl_copy_row_sql(const SlCopyRow *row, const char *schema, const char *table)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "COPY %s", quote_qualified_identifier(schema, table));
+	for (int i = 0; i < row->column_count; i++)
+		appendStringInfo(&sql, "%s%s", i == 0 ? " (" : ", ",
+						 quote_identifier(row->columns[i].name));
+	appendStringInfo(&sql, "%s FROM STDIN%s", row->column_count > 0 ? ")" : "",
+					 row->is_binary ? " (FORMAT binary)" : "");
+	return sql.data;
+}
+
+/* Binary ---------------------------------------------------------------------- */
+
+static void
+put_int16(StringInfo output, int16 value)
+{
+	uint16		network = pg_hton16((uint16) value);
+
+	appendBinaryStringInfo(output, (char *) &network, sizeof(network));
+}
+
+static void
+put_int32(StringInfo output, int32 value)
+{
+	uint32		network = pg_hton32((uint32) value);
+
+	appendBinaryStringInfo(output, (char *) &network, sizeof(network));
+}
+
+static void
+put_int64(StringInfo output, int64 value)
+{
+	uint64		network = pg_hton64((uint64) value);
+
+	appendBinaryStringInfo(output, (char *) &network, sizeof(network));
+}
+
+static void
+put_bytes(StringInfo output, const char *data, int length)
+{
+	put_int32(output, length);
+	appendBinaryStringInfo(output, data, length);
+}
+
+static void
+put_binary(StringInfo output, RowColumn *column, Datum value)
+{
+	struct varlena *bytes;
+
+	switch (column->method)
+	{
+		case ENCODE_INT16:
+			put_int32(output, sizeof(int16));
+			put_int16(output, DatumGetInt16(value));
+			break;
+		case ENCODE_INT32:
+			put_int32(output, sizeof(int32));
+			put_int32(output, DatumGetInt32(value));
+			break;
+		case ENCODE_INT64:
+			put_int32(output, sizeof(int64));
+			put_int64(output, DatumGetInt64(value));
+			break;
+		case ENCODE_BYTE:
+			put_int32(output, 1);
+			appendStringInfoCharMacro(output, DatumGetBool(value) ? 1 : 0);
+			break;
+		case ENCODE_BYTES:
+			bytes = PG_DETOAST_DATUM_PACKED(value);
+			put_bytes(output, VARDATA_ANY(bytes), (int) VARSIZE_ANY_EXHDR(bytes));
+			break;
+		default:
+			bytes = SendFunctionCall(&column->function, value);
+			put_bytes(output, VARDATA(bytes), (int) (VARSIZE(bytes) - VARHDRSZ));
+	}
+}
+
+static void
+encode_binary(SlCopyRow *row, TupleTableSlot *slot)
+{
+	put_int16(&row->output, (int16) row->column_count);
+	for (int i = 0; i < row->column_count; i++)
+	{
+		int			index = row->columns[i].attnum - 1;
+
+		if (slot->tts_isnull[index])
+			put_int32(&row->output, -1);
+		else
+			put_binary(&row->output, &row->columns[i], slot->tts_values[index]);
+	}
+}
+
+static void
+encode_in_database_encoding(SlCopyRow *row, TupleTableSlot *slot)
+{
+	int			encoding = pg_get_client_encoding();
+
+	PG_TRY();
+	{
+		SetClientEncoding(GetDatabaseEncoding());
+		encode_binary(row, slot);
+	}
+	PG_FINALLY();
+	{
+		SetClientEncoding(encoding);
+	}
+	PG_END_TRY();
+}
+
+/* Text ------------------------------------------------------------------------ */
+
+/* Characters that mean something to COPY, and how they are written. */
+static char
+escaped(char c)
+{
+	switch (c)
+	{
+		case '\\':
+			return '\\';
+		case '\n':
+			return 'n';
+		case '\r':
+			return 'r';
+		case '\t':
+			return 't';
+		default:
+			return '\0';
+	}
+}
+
+static void
+put_text(StringInfo output, const char *value)
+{
+	for (const char *c = value; *c != '\0'; c++)
+	{
+		char		letter = escaped(*c);
+
+		if (letter != '\0')
+			appendStringInfoCharMacro(output, '\\');
+		appendStringInfoCharMacro(output, letter != '\0' ? letter : *c);
+	}
+}
+
+static void
+encode_text(SlCopyRow *row, TupleTableSlot *slot)
+{
+	for (int i = 0; i < row->column_count; i++)
+	{
+		int			index = row->columns[i].attnum - 1;
+
+		if (i > 0)
+			appendStringInfoCharMacro(&row->output, '\t');
+		if (slot->tts_isnull[index])
+			appendStringInfoString(&row->output, "\\N");
+		else
+			put_text(&row->output, OutputFunctionCall(&row->columns[i].function,
+													  slot->tts_values[index]));
+	}
+	appendStringInfoCharMacro(&row->output, '\n');
+}
+
+/* Would values be written in a way that not every session reads alike? */
+static bool
+needs_plain_output(const SlCopyRow *row)
+{
+	return row->names_objects || DateStyle != USE_ISO_DATES ||
+		IntervalStyle != INTSTYLE_POSTGRES || extra_float_digits < 1;
+}
+
+/* An error in here ends the transaction, and that restores the settings. */
+static void
+encode_plainly(SlCopyRow *row, TupleTableSlot *slot)
+{
+	int			nest_level = NewGUCNestLevel();
+
+	sl_guc_set_plain();
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	encode_text(row, slot);
+	AtEOXact_GUC(true, nest_level);
+}
+
+/*
+ * Returns the row as COPY takes it.  It is good until the next one is asked
+ * for.
+ */
+StringInfo
+sl_copy_row_encode(SlCopyRow *row, TupleTableSlot *slot)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(row->work);
+
+	resetStringInfo(&row->output);
+	slot_getallattrs(slot);
+	if (!row->is_binary && needs_plain_output(row))
+		encode_plainly(row, slot);
+	else if (!row->is_binary)
+		encode_text(row, slot);
+	else if (row->uses_send && pg_get_client_encoding() != GetDatabaseEncoding())
+		encode_in_database_encoding(row, slot);
+	else
+		encode_binary(row, slot);
+	MemoryContextSwitchTo(old_context);
+	MemoryContextReset(row->work);
+	return &row->output;
+}
