@@ -36,11 +36,14 @@
 	pg_foreign_data_wrapper_aclcheck(wrapper, roleid, ACL_USAGE)
 #define sl_function_aclcheck(function, roleid) \
 	pg_proc_aclcheck(function, roleid, ACL_EXECUTE)
+#define sl_relation_ownercheck(relid, roleid) pg_class_ownercheck(relid, roleid)
 #else
 #define sl_wrapper_aclcheck(wrapper, roleid) \
 	object_aclcheck(ForeignDataWrapperRelationId, wrapper, roleid, ACL_USAGE)
 #define sl_function_aclcheck(function, roleid) \
 	object_aclcheck(ProcedureRelationId, function, roleid, ACL_EXECUTE)
+#define sl_relation_ownercheck(relid, roleid) \
+	object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 
 /* 18 put what writes EXPLAIN's lines into a header of its own. */
@@ -51,6 +54,23 @@
 /* 16 declares the entry point of a library. */
 #if PG_VERSION_NUM < 160000
 extern PGDLLEXPORT void _PG_init(void);
+#endif
+
+/* 16 renamed the file that holds a relation. */
+#if PG_VERSION_NUM < 160000
+#define sl_new_file_number(pg_class, persistence) \
+	GetNewRelFileNode(InvalidOid, pg_class, persistence)
+#define sl_create_storage(relation, frozen, multi) \
+	(table_relation_set_new_filenode(relation, &(relation)->rd_node, \
+									 (relation)->rd_rel->relpersistence, frozen, multi), \
+	 RelationAssumeNewRelfilenode(relation))
+#else
+#define sl_new_file_number(pg_class, persistence) \
+	GetNewRelFileNumber(InvalidOid, pg_class, persistence)
+#define sl_create_storage(relation, frozen, multi) \
+	(table_relation_set_new_filelocator(relation, &(relation)->rd_locator, \
+										(relation)->rd_rel->relpersistence, frozen, multi), \
+	 RelationAssumeNewRelfilelocator(relation))
 #endif
 
 /* 18 moved the attribute to the front of a declaration. */

@@ -6,6 +6,7 @@
 #ifndef SL_TABLE_AREA_H
 #define SL_TABLE_AREA_H
 
+#include "compat.h"
 #include "fanout/fanout.h"
 #include "map/table.h"
 #include "remote/remote.h"
@@ -60,5 +61,45 @@ extern SlDefinitionItem *sl_definition_find(const SlDefinition *definition,
 /* definition_create.c */
 extern void sl_definition_create(List *shards, const SlDefinition *definition,
 								 SlPhase first, SlPhase last);
+
+/* table_check.c */
+extern void sl_table_check_own(Oid relid);
+extern void sl_table_check_kind(Oid relid);
+extern void sl_table_check_plain(const SlTable *target);
+
+/* table_key.c */
+extern void sl_table_check_key(const SlTable *table, const SlMap *map);
+extern List *sl_table_options_sharded(const SlMap *map, const char *key, bool is_attached);
+extern List *sl_table_options_placed(const SlShard *shard, bool is_attached);
+
+/* table_rows.c */
+extern uint64 sl_table_send_rows(const SlTable *target);
+
+/* foreign_key.c */
+typedef struct SlForeignKey
+{
+	char	   *name;
+	Oid			relid;
+	Oid			referenced;
+	char	   *definition;		/* FOREIGN KEY ... REFERENCES ... */
+	List	   *columns;		/* names */
+	List	   *referenced_columns;
+	Oid			constraint;		/* here; invalid: it was set aside */
+} SlForeignKey;
+
+extern List *sl_foreign_key_list(Oid relid);
+extern void sl_foreign_key_set_aside(const SlForeignKey *key);
+extern void sl_foreign_key_forget(const SlForeignKey *key);
+extern void sl_foreign_key_forget_table(Oid relid);
+extern bool sl_foreign_key_holds(const SlForeignKey *key, const SlTable *from,
+								 const SlTable *to);
+pg_noreturn extern void sl_foreign_key_refuse(const SlForeignKey *key);
+extern void sl_foreign_key_plan_own(const SlTable *target, SlDefinition *definition);
+extern void sl_foreign_key_plan_others(const SlTable *target);
+extern void sl_foreign_key_arrive(const SlTable *table);
+
+/* swap.c */
+extern void sl_swap_to_foreign(Oid relid, List *options, const char *function);
+extern void sl_swap_to_plain(Oid relid, const char *function);
 
 #endif							/* SL_TABLE_AREA_H */

@@ -1,0 +1,29 @@
+-- Tables that live on shards.
+
+-- Foreign keys whose other side is still a local table.  Rows are written by
+-- the functions below and by nobody else.
+CREATE TABLE shardlet.catalog_foreign_key (
+	tbl regclass NOT NULL,
+	constraint_name name NOT NULL,
+	referenced regclass NOT NULL,
+	definition text NOT NULL,
+	columns name[] NOT NULL,
+	referenced_columns name[] NOT NULL,
+	CONSTRAINT catalog_foreign_key_pkey PRIMARY KEY (tbl, constraint_name)
+);
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_foreign_key', '');
+
+CREATE FUNCTION shardlet.distribute(tbl regclass, map name, key text DEFAULT NULL)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_distribute';
+COMMENT ON FUNCTION shardlet.distribute(regclass, name, text)
+	IS 'spreads a table, with its rows, over the shards of a map';
+REVOKE ALL ON FUNCTION shardlet.distribute(regclass, name, text) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.place(tbl regclass, shard name)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_place';
+COMMENT ON FUNCTION shardlet.place(regclass, name) IS 'moves a whole table, with its rows, to one shard';
+REVOKE ALL ON FUNCTION shardlet.place(regclass, name) FROM PUBLIC;
