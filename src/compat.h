@@ -183,6 +183,13 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b, InvalidOid)
 #endif
 
+/* 18 wants to know which command pauses. */
+#if PG_VERSION_NUM < 180000
+#define sl_vacuum_delay_point() vacuum_delay_point()
+#else
+#define sl_vacuum_delay_point() vacuum_delay_point(true)
+#endif
+
 /* 18 says how a path key sorts by a comparison type, not by a strategy. */
 #if PG_VERSION_NUM < 180000
 #define sl_pathkey_is_descending(key) ((key)->pk_strategy == BTGreaterStrategyNumber)

@@ -34,6 +34,6 @@ extern bool sl_prune_is_pinned(List *program, const SlTable *table);
 
 /* prune_run.c */
 extern List *sl_prune_shards(const SlTable *table, List *program, ExprContext *context,
-							 List *states, List *expressions);
+							 List *states, List *expressions, bool writes);
 
 #endif							/* SL_PRUNE_H */

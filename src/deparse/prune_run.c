@@ -49,6 +49,7 @@ typedef struct Running
 	ExprContext *context;
 	List	   *states;
 	List	   *expressions;
+	bool		writes;			/* what is found is written to */
 } Running;
 
 static ShardSet run_node(Running *running, List *node);
@@ -198,10 +199,12 @@ intersect(ShardSet a, ShardSet b)
 
 /* A shard that is offline is the caller's affair: it may do without. */
 static void
-check_shardlet(const SlMap *map, const SlShardlet *shardlet)
+check_shardlet(const Running *running, const SlShardlet *shardlet)
 {
 	if (shardlet->state == SL_STATE_OFFLINE || !shardlet->shard->exists)
-		sl_map_check_readable(map, shardlet);
+		sl_map_check_readable(running->map, shardlet);
+	if (running->writes)
+		sl_map_check_writable(running->map, shardlet);
 }
 
 static void
@@ -209,7 +212,7 @@ add_shardlet(const Running *running, ShardSet *set, const SlShardlet *shardlet)
 {
 	if (shardlet == NULL)
 		return;
-	check_shardlet(running->map, shardlet);
+	check_shardlet(running, shardlet);
 	set->ids = bms_add_member(set->ids, shardlet->shard->id);
 }
 
@@ -388,10 +391,10 @@ run_node(Running *running, List *node)
 
 /* All of the map's rows are wanted: none may be out of reach. */
 static void
-check_all(SlMap *map)
+check_all(const Running *running)
 {
-	for (int i = 0; i < map->shardlet_count; i++)
-		check_shardlet(map, &map->shardlets[i]);
+	for (int i = 0; i < running->map->shardlet_count; i++)
+		check_shardlet(running, &running->map->shardlets[i]);
 }
 
 /*
@@ -400,9 +403,11 @@ check_all(SlMap *map)
  */
 List *
 sl_prune_shards(const SlTable *table, List *program, ExprContext *context, List *states,
-				List *expressions)
+				List *expressions, bool writes)
 {
-	Running		running = {.context = context,.states = states,.expressions = expressions};
+	Running		running = {
+		.context = context,.states = states,.expressions = expressions,.writes = writes
+	};
 	ShardSet	set;
 	List	   *result = NIL;
 	ListCell   *cell;
@@ -414,7 +419,7 @@ sl_prune_shards(const SlTable *table, List *program, ExprContext *context, List 
 		running.column_types[i] = get_atttype(table->relid, table->key[i]);
 	set = program != NIL ? run_node(&running, program) : all_shards();
 	if (set.is_all)
-		check_all(running.map);
+		check_all(&running);
 	foreach(cell, sl_table_owners(table))
 	{
 		SlShard    *shard = lfirst(cell);

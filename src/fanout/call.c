@@ -339,13 +339,8 @@ route_key(const SlCall *call, bool is_write)
 	sl_map_coerce_key(map, false, &args, key);
 	shardlet = sl_map_lookup(map, key);
 	sl_map_check_readable(map, shardlet);
-	if (is_write && (shardlet->state == SL_STATE_READ_ONLY ||
-					 shardlet->shard->state == SL_STATE_READ_ONLY))
-		ereport(ERROR,
-				errcode(SL_ERR_READ_ONLY),
-				errmsg("key of map \"%s\" is read-only", NameStr(map->name)),
-				errdetail("It is in shardlet %lld on shard \"%s\".",
-						  (long long) shardlet->id, NameStr(shardlet->shard->name)));
+	if (is_write)
+		sl_map_check_writable(map, shardlet);
 	return shardlet->shard;
 }
 

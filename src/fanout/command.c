@@ -79,8 +79,9 @@ sl_command_run(SlReply *replies, int count, const char *sql, int param_count,
 		replies[indexes[i]] = again[i];
 }
 
-static void
-raise_failures(const SlReply *replies, int count, const char *sql)
+/* Fails if a shard has. */
+void
+sl_command_check(const SlReply *replies, int count, const char *sql)
 {
 	for (int i = 0; i < count; i++)
 	{
@@ -94,16 +95,24 @@ raise_failures(const SlReply *replies, int count, const char *sql)
  * session's transaction.  A shard that is not available is an error.
  */
 SlReply *
-sl_command_begin(List *shards, bool writes, int *count)
+sl_command_begin_as(List *shards, Oid user, bool writes, int *count)
 {
 	SlReply    *replies;
 
 	sl_call_check_states(&shards, writes, false);
 	sl_txn_check_span(shards, writes);
 	replies = sl_broadcast_make(shards, true, count);
+	for (int i = 0; i < *count; i++)
+		replies[i].user = user;
 	sl_command_open(replies, *count);
-	raise_failures(replies, *count, NULL);
+	sl_command_check(replies, *count, NULL);
 	return replies;
+}
+
+SlReply *
+sl_command_begin(List *shards, bool writes, int *count)
+{
+	return sl_command_begin_as(shards, InvalidOid, writes, count);
 }
 
 /*
@@ -124,5 +133,5 @@ sl_command_everywhere(SlReply *replies, int count, const char *sql, int param_co
 	if (writes)
 		sl_flight_distrust();
 	sl_command_run(replies, count, sql, param_count, params, &use);
-	raise_failures(replies, count, sql);
+	sl_command_check(replies, count, sql);
 }

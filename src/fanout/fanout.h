@@ -161,7 +161,9 @@ extern void sl_call_check_states(List **shards, bool is_write, bool skip);
 extern void sl_command_open(SlReply *replies, int count);
 extern void sl_command_run(SlReply *replies, int count, const char *sql, int param_count,
 						   const char *const *params, const SlTxnUse *use);
+extern void sl_command_check(const SlReply *replies, int count, const char *sql);
 extern SlReply *sl_command_begin(List *shards, bool writes, int *count);
+extern SlReply *sl_command_begin_as(List *shards, Oid user, bool writes, int *count);
 extern void sl_command_everywhere(SlReply *replies, int count, const char *sql,
 								  int param_count, const char *const *params, bool writes);
 

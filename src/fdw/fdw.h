@@ -71,6 +71,7 @@ enum
 #define SL_SCAN_IDENTITY	0x02	/* rows say where they are */
 #define SL_SCAN_WRITES		0x04	/* UPDATE or DELETE */
 #define SL_SCAN_RETURNS		0x08	/* with RETURNING */
+#define SL_SCAN_COUNTS		0x20	/* its rows are the statement's */
 #define SL_SCAN_ONE_ROW		0x10	/* of aggregates, even of no rows at all */
 
 /* fdw_plan.c */
@@ -103,6 +104,16 @@ extern void sl_fdw_begin_scan(ForeignScanState *node, int eflags);
 extern TupleTableSlot *sl_fdw_next(ForeignScanState *node);
 extern void sl_fdw_rescan(ForeignScanState *node);
 extern void sl_fdw_end_scan(ForeignScanState *node);
+
+/* fdw_direct_plan.c */
+extern bool sl_fdw_plan_direct(PlannerInfo *root, ModifyTable *plan, Index index, int subplan);
+
+/* fdw_direct.c */
+extern TupleTableSlot *sl_fdw_next_direct(ForeignScanState *node);
+
+/* fdw_analyze.c */
+extern bool sl_fdw_analyze(Relation relation, AcquireSampleRowsFunc *function,
+						   BlockNumber *pages);
 
 /* fdw_explain.c */
 extern void sl_fdw_explain_scan(ForeignScanState *node, ExplainState *es);

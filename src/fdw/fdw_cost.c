@@ -35,6 +35,22 @@ cost_of_table(const RelOptInfo *rel, double rows)
 	return rows < 0.2 * rel->tuples ? Min(reading, by_index) : reading;
 }
 
+static Cost cost_of_work(const RelOptInfo *rel, const SlRel *info, double rows);
+
+/*
+ * Both sides are read, or one of them and what belongs to it is found by an
+ * index.
+ */
+static Cost
+cost_of_join(const SlRel *info, double rows)
+{
+	Cost		outer = cost_of_work(info->outer, info->outer->fdw_private, info->outer->rows);
+	Cost		inner = cost_of_work(info->inner, info->inner->fdw_private, info->inner->rows);
+	Cost		by_index = (random_page_cost + cpu_index_tuple_cost) * rows;
+
+	return Min(outer + inner, Min(outer, inner) + by_index) + cpu_tuple_cost * rows;
+}
+
 /* What the shards have to do together for so many rows of the relation. */
 static Cost
 cost_of_work(const RelOptInfo *rel, const SlRel *info, double rows)
@@ -46,9 +62,7 @@ cost_of_work(const RelOptInfo *rel, const SlRel *info, double rows)
 		return cost_of_work(info->input, info->input->fdw_private, info->input->rows) +
 			cpu_operator_cost * info->input->rows;
 	if (info->outer != NULL)
-		return cost_of_work(info->outer, info->outer->fdw_private, info->outer->rows) +
-			cost_of_work(info->inner, info->inner->fdw_private, info->inner->rows) +
-			cpu_tuple_cost * rows;
+		return cost_of_join(info, rows);
 	return cost_of_table(rel, rows);
 }
 

@@ -30,6 +30,12 @@ shardlet_wrapper_handler(PG_FUNCTION_ARGS)
 	routine->ReScanForeignScan = sl_fdw_rescan;
 	routine->EndForeignScan = sl_fdw_end_scan;
 	routine->ExplainForeignScan = sl_fdw_explain_scan;
+	routine->PlanDirectModify = sl_fdw_plan_direct;
+	routine->BeginDirectModify = sl_fdw_begin_scan;
+	routine->IterateDirectModify = sl_fdw_next_direct;
+	routine->EndDirectModify = sl_fdw_end_scan;
+	routine->ExplainDirectModify = sl_fdw_explain_scan;
+	routine->AnalyzeForeignTable = sl_fdw_analyze;
 	PG_RETURN_POINTER(routine);
 }
 

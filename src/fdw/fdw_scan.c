@@ -162,15 +162,12 @@ sl_scan_open(ForeignScanState *node)
 	return scan;
 }
 
-void
-sl_fdw_begin_scan(ForeignScanState *node, int eflags)
+/* Prepares a scan to run. */
+static void
+begin(ForeignScanState *node, SlScan *scan)
 {
 	EState	   *estate = node->ss.ps.state;
-	SlScan	   *scan = sl_scan_open(node);
 
-	node->fdw_state = scan;
-	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
-		return;
 	make_shape(node, scan);
 	scan->may_repeat = sl_statement_repeats(estate->es_plannedstmt, node->ss.ps.plan);
 	sl_fanout_settle(&scan->home);
@@ -181,6 +178,14 @@ sl_fdw_begin_scan(ForeignScanState *node, int eflags)
 	scan->statement = sl_statement_of(estate);
 	scan->statement->scan_count++;
 	scan->keeps_stats = estate->es_instrument != 0;
+}
+
+void
+sl_fdw_begin_scan(ForeignScanState *node, int eflags)
+{
+	node->fdw_state = sl_scan_open(node);
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		begin(node, node->fdw_state);
 }
 
 /* Values ------------------------------------------------------------------------------ */
@@ -243,7 +248,8 @@ sl_scan_shards(SlScan *scan, ExprContext *context)
 	{
 		List	   *item = lfirst(cell);
 		SlTable    *table = sl_table_get((Oid) intVal(linitial(item)));
-		List	   *shards = sl_prune_shards(table, lsecond(item), context, states, expressions);
+		List	   *shards = sl_prune_shards(table, lsecond(item), context, states, expressions,
+											 (scan->flags & (SL_SCAN_WRITES | SL_SCAN_LOCKS)) != 0);
 
 		result = foreach_current_index(cell) == 0 ? shards :
 			common_shards(result, shards);
@@ -311,7 +317,7 @@ asks_often(const SlScan *scan)
 static void
 set_use(ForeignScanState *node, SlScan *scan, SlTxnUse *use)
 {
-	use->writes = (scan->flags & SL_SCAN_LOCKS) != 0;
+	use->writes = (scan->flags & (SL_SCAN_LOCKS | SL_SCAN_WRITES)) != 0;
 	use->is_alone = !use->writes && !asks_often(scan) && sl_txn_is_alone(node->ss.ps.state);
 	use->is_part = !use->writes;
 	if (!use->writes && asks_often(scan) && !IsolationUsesXactSnapshot())
@@ -350,7 +356,8 @@ begin_fanout(ForeignScanState *node, SlScan *scan)
 	if (!scan->statement->has_begun)
 		sl_fanout_reset_missing();
 	scan->statement->has_begun = true;
-	sl_call_check_states(&spec.shards, (scan->flags & SL_SCAN_LOCKS) != 0, spec.skip_failures);
+	sl_call_check_states(&spec.shards, (scan->flags & (SL_SCAN_LOCKS | SL_SCAN_WRITES)) != 0,
+						 spec.skip_failures);
 	spec.sql = scan->sql;
 	spec.param_count = spec.own_param_count = scan->param_count;
 	spec.params = sl_scan_params(scan, context);
@@ -431,27 +438,33 @@ sl_fdw_next(ForeignScanState *node)
 
 /* The end -------------------------------------------------------------------------------- */
 
+/* What a shard has done so far, in all runs. */
 static SlShardStat *
 find_total(SlScan *scan, SlShard *shard, MemoryContext context)
 {
-	ListCell   *cell;
+	MemoryContext old_context;
 	SlShardStat *total;
+	ListCell   *cell;
 
 	foreach(cell, scan->totals)
 	{
-		total = lfirst(cell);
-		if (total->shard == shard)
-			return total;
+		if (((SlShardStat *) lfirst(cell))->shard == shard)
+			return lfirst(cell);
 	}
-	{
-		MemoryContext old_context = MemoryContextSwitchTo(context);
-
-		total = palloc0(sizeof(SlShardStat));
-		total->shard = shard;
-		scan->totals = lappend(scan->totals, total);
-		MemoryContextSwitchTo(old_context);
-	}
+	old_context = MemoryContextSwitchTo(context);
+	total = palloc0(sizeof(SlShardStat));
+	total->shard = shard;
+	scan->totals = lappend(scan->totals, total);
+	MemoryContextSwitchTo(old_context);
 	return total;
+}
+
+/* Adds rows that did not come here. */
+void
+sl_scan_add_total(SlScan *scan, SlShard *shard, int64 rows, MemoryContext context)
+{
+	if (scan->keeps_stats)
+		find_total(scan, shard, context)->rows += rows;
 }
 
 /* Adds up what the run that is over did. */

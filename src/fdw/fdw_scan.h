@@ -32,6 +32,7 @@ typedef struct SlScan
 	SlHome		home;
 	SlStatement *statement;
 	bool		may_repeat;
+	bool		is_done;		/* what returns no rows */
 	bool		keeps_stats;
 	SlShardStat *stats;			/* of this run */
 	int			stat_count;
@@ -43,6 +44,7 @@ typedef struct SlScan
 extern SlScan *sl_scan_open(ForeignScanState *node);
 extern const char **sl_scan_params(SlScan *scan, ExprContext *context);
 extern List *sl_scan_shards(SlScan *scan, ExprContext *context);
+extern void sl_scan_add_total(SlScan *scan, SlShard *shard, int64 rows, MemoryContext context);
 extern void sl_scan_collect(SlScan *scan, MemoryContext context);
 
 #endif							/* SL_FDW_SCAN_H */

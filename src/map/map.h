@@ -196,6 +196,7 @@ extern const SlShardlet *sl_map_next_lane(SlMap *map);
 extern int	sl_map_find_token(const SlMap *map, int64 token);
 extern int	sl_map_find_value(SlMap *map, Datum value);
 extern void sl_map_check_readable(const SlMap *map, const SlShardlet *shardlet);
+extern void sl_map_check_writable(const SlMap *map, const SlShardlet *shardlet);
 extern void sl_map_refuse_key(SlMap *map, int after);
 
 /* map_list.c */

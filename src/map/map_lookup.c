@@ -206,3 +206,16 @@ sl_map_check_readable(const SlMap *map, const SlShardlet *shardlet)
 				errhint("shardlet.alter_shardlet(%lld, state => 'online') brings it back.",
 						(long long) shardlet->id));
 }
+
+/* Fails if the shardlet, or its shard, takes no writes. */
+void
+sl_map_check_writable(const SlMap *map, const SlShardlet *shardlet)
+{
+	if (shardlet->state != SL_STATE_READ_ONLY && shardlet->shard->state != SL_STATE_READ_ONLY)
+		return;
+	ereport(ERROR,
+			errcode(SL_ERR_READ_ONLY),
+			errmsg("key of map \"%s\" is read-only", NameStr(map->name)),
+			errdetail("It is in shardlet %lld on shard \"%s\".",
+					  (long long) shardlet->id, NameStr(shardlet->shard->name)));
+}

@@ -5,6 +5,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -62,7 +63,8 @@ sl_broadcast_open(SlReply *replies, int count)
 
 	make_round(&round, count);
 	for (int i = 0; i < count; i++)
-		replies[i].conn = sl_pool_get(replies[i].shard, &replies[i].failure);
+		replies[i].conn = sl_pool_get_as(replies[i].shard, OidIsValid(replies[i].user) ?
+										 replies[i].user : GetUserId(), &replies[i].failure);
 	for (;;)
 	{
 		TimestampTz deadline = DT_NOEND;

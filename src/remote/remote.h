@@ -364,6 +364,7 @@ extern bool sl_remote_bool(const PGresult *result, int row, int column);
 typedef struct SlReply
 {
 	SlShard    *shard;
+	Oid			user;			/* invalid: the current one */
 	SlConn	   *conn;
 	SlFailure  *failure;		/* NULL: none */
 	char	   *command;		/* INSERT, CREATE TABLE ...; NULL if not known */
