@@ -27,3 +27,10 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_place';
 COMMENT ON FUNCTION shardlet.place(regclass, name) IS 'moves a whole table, with its rows, to one shard';
 REVOKE ALL ON FUNCTION shardlet.place(regclass, name) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.undistribute(tbl regclass)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_undistribute';
+COMMENT ON FUNCTION shardlet.undistribute(regclass) IS 'brings a table back from the shards, as a plain local one';
+REVOKE ALL ON FUNCTION shardlet.undistribute(regclass) FROM PUBLIC;

@@ -99,6 +99,58 @@ sl_remote_ask(SlConn *conn, const char *sql, int param_count, const char *const 
 	return result;
 }
 
+static List *
+add_rows(List *rows, const PGresult *result)
+{
+	int			width = PQnfields(result);
+
+	for (int row = 0; row < PQntuples(result); row++)
+	{
+		char	  **values = palloc0(sizeof(char *) * Max(width, 1));
+
+		for (int i = 0; i < width; i++)
+			values[i] = PQgetisnull(result, row, i) ? NULL : pstrdup(PQgetvalue(result, row, i));
+		rows = lappend(rows, values);
+	}
+	return rows;
+}
+
+/*
+ * Runs a query and returns all of its rows, each an array of values as text or
+ * NULL.  A failure is an error.
+ */
+List *
+sl_remote_rows(SlConn *conn, const char *sql, int param_count, const char *const *params)
+{
+	List	   *rows = NIL;
+	SlFailure  *first_failure = NULL;
+	SlEvent		event;
+
+	sl_flight_query(conn, sql, param_count, params);
+	sl_flight_sync(conn);
+	do
+	{
+		SlFailure  *failure = NULL;
+		PGresult   *result;
+
+		event = sl_flight_next(conn, &result, &failure);
+		if (result != NULL)
+		{
+			rows = add_rows(rows, result);
+			PQclear(result);
+		}
+		if (event == SL_EVENT_NONE)
+			(void) sl_wait_conn(conn, DT_NOEND);
+		if (event == SL_EVENT_NONE && !sl_conn_read(conn, &failure))
+			event = SL_EVENT_FAILED;
+		if (event == SL_EVENT_FAILED && first_failure == NULL)
+			first_failure = failure;
+	} while (event != SL_EVENT_IDLE && conn->state != SL_CONN_CLOSED);
+	if (first_failure != NULL)
+		sl_failure_raise(first_failure, conn->shard, sql);
+	return rows;
+}
+
 /* Returns a value as text, or NULL. */
 const char *
 sl_remote_value(const PGresult *result, int row, int column)

@@ -357,6 +357,8 @@ extern PGresult *sl_remote_ask(SlConn *conn, const char *sql, int param_count,
 extern PGresult *sl_remote_try(SlConn *conn, const char *sql, int param_count,
 							   const char *const *params, TimestampTz deadline,
 							   SlFailure **failure);
+extern List *sl_remote_rows(SlConn *conn, const char *sql, int param_count,
+							const char *const *params);
 extern const char *sl_remote_value(const PGresult *result, int row, int column);
 extern bool sl_remote_bool(const PGresult *result, int row, int column);
 

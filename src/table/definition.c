@@ -22,7 +22,7 @@
 
 enum
 {
-	ITEM_PHASE, ITEM_KIND, ITEM_NAME, ITEM_DDL
+	ITEM_PHASE, ITEM_KIND, ITEM_NAME, ITEM_DDL, ITEM_LEVEL, ITEM_COUNT
 };
 
 /* Until the level ends, names are written with their schemas. */
@@ -58,6 +58,7 @@ add_item(SlDefinition *definition, const char *const *values)
 	item->kind = pstrdup(values[ITEM_KIND]);
 	item->name = pstrdup(values[ITEM_NAME]);
 	item->ddl = values[ITEM_DDL] != NULL ? pstrdup(values[ITEM_DDL]) : NULL;
+	item->level = (int) strtol(values[ITEM_LEVEL], NULL, 10);
 	definition->items = lappend(definition->items, item);
 }
 
@@ -78,10 +79,10 @@ sl_definition_read_local(Oid relid)
 		elog(ERROR, "could not read the definition of table \"%s\"", name);
 	for (uint64 row = 0; row < SPI_processed; row++)
 	{
-		const char *values[ITEM_DDL + 1];
+		const char *values[ITEM_COUNT];
 		MemoryContext inner;
 
-		for (int i = 0; i <= ITEM_DDL; i++)
+		for (int i = 0; i < ITEM_COUNT; i++)
 			values[i] = SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, i + 1);
 		inner = MemoryContextSwitchTo(context);
 		add_item(definition, values);
@@ -103,18 +104,11 @@ sl_definition_read_remote(SlConn *conn, const char *schema, const char *name)
 	const char *params[] = {schema, name};
 	SlTxnUse	use = {0};
 	int			level = sl_definition_begin_output();
-	PGresult   *result;
+	ListCell   *cell;
 
 	sl_txn_join(conn, &use);
-	result = sl_remote_exec(conn, sl_definition_sql, lengthof(params), params);
-	for (int row = 0; row < PQntuples(result); row++)
-	{
-		const char *values[ITEM_DDL + 1];
-
-		for (int i = 0; i <= ITEM_DDL; i++)
-			values[i] = sl_remote_value(result, row, i);
-		add_item(definition, values);
-	}
+	foreach(cell, sl_remote_rows(conn, sl_definition_sql, lengthof(params), params))
+		add_item(definition, lfirst(cell));
 	AtEOXact_GUC(true, level);
 	return definition->items != NIL ? definition : NULL;
 }

@@ -7,7 +7,7 @@
  * pg_catalog every name in the answer is qualified, and the answer is the same
  * text wherever the definition is the same.
  *
- * Rows are (phase, kind, name, ddl), in the order in which the commands have to
+ * Rows are (phase, kind, name, ddl, level), in the order in which the commands have to
  * run; what the phases are says table_area.h.  A partitioned table comes with its
  * partitions: each is made like a table of its own and then attached, which
  * keeps their own defaults and the order of their columns.  What a partition has
@@ -68,7 +68,12 @@ const char	sl_definition_sql[] =
 " WHERE c.relispartition\n"
 "), rel AS MATERIALIZED (\n"
 " SELECT c.*, t.parent, t.level, n.nspname, pg_catalog.format('%I.%I', n.nspname, c.relname) AS qualified,\n"
-"  CASE WHEN t.level = 0 THEN '' ELSE c.relname || '.' END AS prefix\n"
+"  CASE WHEN t.level = 0 THEN '' ELSE c.relname || '.' END AS prefix,\n"
+"  (SELECT pg_catalog.string_agg(o.option, ', ' ORDER BY o.option) FROM (\n"
+"    SELECT pg_catalog.format('%I = %L', x.option_name, x.option_value) FROM pg_catalog.pg_options_to_table(c.reloptions) x WHERE c.relkind <> 'f'\n"
+"    UNION ALL SELECT pg_catalog.format('toast.%I = %L', x.option_name, x.option_value)\n"
+"    FROM pg_catalog.pg_class toast CROSS JOIN LATERAL pg_catalog.pg_options_to_table(toast.reloptions) x\n"
+"    WHERE toast.oid = c.reltoastrelid) o(option)) AS options\n"
 " FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid\n"
 "  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace\n"
 "), given AS MATERIALIZED (\n"
@@ -80,7 +85,6 @@ const char	sl_definition_sql[] =
 " SELECT g.*, rel.level, rel.prefix, rel.qualified, y.typstorage, i.makes_ids,\n"
 "  pg_catalog.format('%I %s', g.attname, pg_catalog.format_type(g.atttypid, g.atttypmod))\n"
 "  || CASE WHEN g.attcollation <> y.typcollation THEN ' COLLATE ' || g.attcollation::pg_catalog.regcollation::text ELSE '' END\n"
-"  || CASE g.attcompression WHEN 'p' THEN ' COMPRESSION pglz' WHEN 'l' THEN ' COMPRESSION lz4' ELSE '' END\n"
 "  || CASE WHEN g.attgenerated = 's' THEN pg_catalog.format(' GENERATED ALWAYS AS (%s) STORED', g.default_text)\n"
 "   WHEN g.attgenerated = 'v' THEN pg_catalog.format(' GENERATED ALWAYS AS (%s) VIRTUAL', g.default_text)\n"
 "   WHEN g.default_text IS NOT NULL AND NOT i.makes_ids THEN ' DEFAULT ' || g.default_text ELSE '' END\n"
@@ -162,6 +166,9 @@ TYPE_SQL
 "), item(phase, place, level, kind, name, ddl) AS (\n"
 " SELECT 0, col.attnum::int, col.level, 'column', col.prefix || col.attname, col.definition FROM col\n"
 " UNION ALL\n"
+" SELECT 0, 0, rel.level, 'options', rel.relname, pg_catalog.format('ALTER TABLE %s SET (%s)', rel.qualified, rel.options)\n"
+" FROM rel WHERE rel.options IS NOT NULL\n"
+" UNION ALL\n"
 " SELECT DISTINCT 1, 1, 0, 'schema', n.nspname, pg_catalog.format('CREATE SCHEMA IF NOT EXISTS %I', n.nspname)\n"
 " FROM (SELECT rel.relnamespace AS oid FROM rel UNION SELECT type.typnamespace FROM type WHERE type.ddl IS NOT NULL\n"
 "  UNION SELECT stat.stxnamespace FROM stat) s\n"
@@ -182,11 +189,7 @@ TYPE_SQL
 "  || CASE rel.relkind WHEN 'p' THEN ' PARTITION BY ' || pg_catalog.pg_get_partkeydef(rel.oid) ELSE '' END\n"
 "  || COALESCE((SELECT pg_catalog.format(' USING %I', m.amname) FROM pg_catalog.pg_am m\n"
 "   WHERE m.oid = rel.relam AND rel.relkind = 'r' AND m.amname <> 'heap'), '')\n"
-"  || COALESCE(' WITH (' || (SELECT pg_catalog.string_agg(o.option, ', ' ORDER BY o.option) FROM (\n"
-"    SELECT pg_catalog.format('%I = %L', x.option_name, x.option_value) FROM pg_catalog.pg_options_to_table(rel.reloptions) x WHERE rel.relkind <> 'f'\n"
-"    UNION ALL SELECT pg_catalog.format('toast.%I = %L', x.option_name, x.option_value)\n"
-"    FROM pg_catalog.pg_class t CROSS JOIN LATERAL pg_catalog.pg_options_to_table(t.reloptions) x\n"
-"    WHERE t.oid = rel.reltoastrelid) o(option)) || ')', '')\n"
+"  || COALESCE(' WITH (' || rel.options || ')', '')\n"
 " FROM rel\n"
 " UNION ALL\n"
 " SELECT 3, 2, rel.level, 'partition_bound', rel.relname, pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s %s', above.qualified,\n"
@@ -196,6 +199,10 @@ TYPE_SQL
 " SELECT 3, 3, col.level, 'storage', col.prefix || col.attname, pg_catalog.format('ALTER TABLE ONLY %s ALTER COLUMN %I SET STORAGE %s', col.qualified,\n"
 "  col.attname, CASE col.attstorage WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END)\n"
 " FROM col WHERE col.attstorage <> col.typstorage\n"
+" UNION ALL\n"
+" SELECT 3, 3, col.level, 'compression', col.prefix || col.attname, pg_catalog.format('ALTER TABLE ONLY %s ALTER COLUMN %I SET COMPRESSION %s', col.qualified,\n"
+"  col.attname, CASE col.attcompression WHEN 'p' THEN 'pglz' ELSE 'lz4' END)\n"
+" FROM col WHERE col.attcompression IN ('p', 'l')\n"
 " UNION ALL\n"
 " SELECT 3, 4, col.level, 'statistics_target', col.prefix || col.attname, pg_catalog.format('ALTER TABLE ONLY %s ALTER COLUMN %I SET STATISTICS %s', col.qualified,\n"
 "  col.attname, col.attstattarget)\n"
@@ -270,7 +277,7 @@ TYPE_SQL
 " FROM rel WHERE rel.relkind IN ('r', 'p') AND (rel.relreplident IN ('f', 'n')\n"
 "  OR EXISTS (SELECT FROM ind WHERE ind.indrelid = rel.oid AND ind.indisreplident))\n"
 ")\n"
-"SELECT item.phase, item.kind::text, item.name::text, item.ddl::text FROM item\n"
+"SELECT item.phase, item.kind::text, item.name::text, item.ddl::text, item.level FROM item\n"
 "ORDER BY item.phase, item.place, item.level, item.kind::text COLLATE \"C\", item.name::text COLLATE \"C\", item.ddl COLLATE \"C\"\n";
 
 /*

@@ -54,28 +54,11 @@ move_to_shards(const SlTable *target, List *options, const char *function)
 	sl_fault("distribute_at_end");
 }
 
-static Oid
-arg_table(FunctionCallInfo fcinfo)
-{
-	Oid			relid;
-
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				errmsg("table must not be NULL"));
-	relid = PG_GETARG_OID(0);
-	if (get_rel_name(relid) == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_UNDEFINED_TABLE),
-				errmsg("relation with OID %u does not exist", relid));
-	return relid;
-}
-
 /* distribute(tbl, map, key) */
 Datum
 shardlet_distribute(PG_FUNCTION_ARGS)
 {
-	Oid			relid = arg_table(fcinfo);
+	Oid			relid = sl_table_arg(fcinfo, 0);
 	char	   *map_name = sl_map_arg_name(fcinfo, 1, "map");
 	char	   *key = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
 	SlMap	   *map;
@@ -99,7 +82,7 @@ shardlet_distribute(PG_FUNCTION_ARGS)
 Datum
 shardlet_place(PG_FUNCTION_ARGS)
 {
-	Oid			relid = arg_table(fcinfo);
+	Oid			relid = sl_table_arg(fcinfo, 0);
 	SlShard    *shard = sl_shard_by_name(sl_map_arg_name(fcinfo, 1, "shard"), false);
 	List	   *options;
 	SlTable    *target;

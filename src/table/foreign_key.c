@@ -24,6 +24,7 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -235,13 +236,93 @@ sl_foreign_key_refuse(const SlForeignKey *key)
 					get_rel_name(key->referenced)));
 }
 
-static char *
-add_sql(const SlForeignKey *key)
+char *
+sl_foreign_key_add_sql(const SlForeignKey *key)
 {
 	return psprintf("ALTER TABLE %s ADD CONSTRAINT %s %s",
 					quote_qualified_identifier(get_namespace_name(get_rel_namespace(key->relid)),
 											   get_rel_name(key->relid)),
 					quote_identifier(key->name), key->definition);
+}
+
+/* The command that takes it away again. */
+char *
+sl_foreign_key_drop_sql(const SlForeignKey *key)
+{
+	return psprintf("ALTER TABLE %s DROP CONSTRAINT %s",
+					quote_qualified_identifier(get_namespace_name(get_rel_namespace(key->relid)),
+											   get_rel_name(key->relid)),
+					quote_identifier(key->name));
+}
+
+/* $1, $2: a table of a shard. */
+static const char remote_sql[] =
+"SELECT k.conname, fn.nspname, f.relname, tn.nspname, t.relname, pg_get_constraintdef(k.oid),"
+" ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY c(attnum, place)"
+"  JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = c.attnum ORDER BY c.place),"
+" ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY c(attnum, place)"
+"  JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = c.attnum ORDER BY c.place)"
+" FROM pg_constraint k JOIN pg_class f ON f.oid = k.conrelid JOIN pg_namespace fn ON fn.oid = f.relnamespace"
+" JOIN pg_class t ON t.oid = k.confrelid JOIN pg_namespace tn ON tn.oid = t.relnamespace"
+" WHERE k.contype = 'f' AND k.conparentid = 0"
+"  AND ((fn.nspname = $1::text AND f.relname = $2::text) OR (tn.nspname = $1::text AND t.relname = $2::text))"
+" ORDER BY 2, 3, 1";
+
+static Oid
+find_here(const char *schema, const char *name)
+{
+	Oid			namespace = get_namespace_oid(schema, true);
+
+	return OidIsValid(namespace) ? get_relname_relid(name, namespace) : InvalidOid;
+}
+
+static List *
+parse_names(const char *array)
+{
+	FmgrInfo	input;
+	Datum		value;
+	Datum	   *elements;
+	int			count;
+	List	   *names = NIL;
+
+	fmgr_info(F_ARRAY_IN, &input);
+	value = InputFunctionCall(&input, pstrdup(array), TEXTOID, -1);
+	deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT,
+					  &elements, NULL, &count);
+	for (int i = 0; i < count; i++)
+		names = lappend(names, TextDatumGetCString(elements[i]));
+	return names;
+}
+
+/*
+ * Returns the foreign keys from and to a table of a shard, where both tables are
+ * known here by the same names; a side that is not is invalid.
+ */
+List *
+sl_foreign_key_list_remote(SlConn *conn, const char *schema, const char *name)
+{
+	const char *params[] = {schema, name};
+	SlTxnUse	use = {0};
+	int			level = sl_definition_begin_output();
+	List	   *keys = NIL;
+	ListCell   *cell;
+
+	sl_txn_join(conn, &use);
+	foreach(cell, sl_remote_rows(conn, remote_sql, lengthof(params), params))
+	{
+		char	  **values = lfirst(cell);
+		SlForeignKey *key = palloc0(sizeof(SlForeignKey));
+
+		key->name = values[0];
+		key->relid = find_here(values[1], values[2]);
+		key->referenced = find_here(values[3], values[4]);
+		key->definition = values[5];
+		key->columns = parse_names(values[6]);
+		key->referenced_columns = parse_names(values[7]);
+		keys = lappend(keys, key);
+	}
+	AtEOXact_GUC(true, level);
+	return keys;
 }
 
 /* Makes one that was set aside part of the definition of its table. */
@@ -255,7 +336,7 @@ add_to_definition(SlDefinition *definition, const SlForeignKey *key)
 	item->phase = SL_PHASE_FOREIGN_KEYS;
 	item->kind = "foreign_key";
 	item->name = key->name;
-	item->ddl = add_sql(key);
+	item->ddl = sl_foreign_key_add_sql(key);
 	foreach(cell, definition->items)
 	{
 		if (((SlDefinitionItem *) lfirst(cell))->phase <= SL_PHASE_FOREIGN_KEYS)
@@ -361,7 +442,7 @@ sl_foreign_key_arrive(const SlTable *table)
 		if (!sl_foreign_key_holds(key, from, table))
 			sl_foreign_key_refuse(key);
 		replies = sl_command_begin(sl_table_homes(from), true, &count);
-		sl_command_everywhere(replies, count, add_sql(key), 0, NULL, true);
+		sl_command_everywhere(replies, count, sl_foreign_key_add_sql(key), 0, NULL, true);
 		sl_foreign_key_forget(key);
 	}
 }

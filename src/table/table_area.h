@@ -36,6 +36,7 @@ typedef struct SlDefinitionItem
 	char	   *kind;			/* "column", "table", "index" ... */
 	char	   *name;			/* of a partition's part: "partition.name" */
 	char	   *ddl;			/* NULL: has to exist, cannot be made */
+	int			level;			/* 0: of the table; above: of a partition */
 } SlDefinitionItem;
 
 /* How a table was made. */
@@ -61,6 +62,11 @@ extern SlDefinitionItem *sl_definition_find(const SlDefinition *definition,
 /* definition_create.c */
 extern void sl_definition_create(List *shards, const SlDefinition *definition,
 								 SlPhase first, SlPhase last);
+
+/* table_args.c */
+extern Oid	sl_table_arg(FunctionCallInfo fcinfo, int argument);
+extern SlTable *sl_table_arg_ours(Oid relid);
+extern void sl_table_run_local(const char *sql);
 
 /* table_check.c */
 extern void sl_table_check_own(Oid relid);
@@ -88,6 +94,9 @@ typedef struct SlForeignKey
 } SlForeignKey;
 
 extern List *sl_foreign_key_list(Oid relid);
+extern List *sl_foreign_key_list_remote(SlConn *conn, const char *schema, const char *name);
+extern char *sl_foreign_key_add_sql(const SlForeignKey *key);
+extern char *sl_foreign_key_drop_sql(const SlForeignKey *key);
 extern void sl_foreign_key_set_aside(const SlForeignKey *key);
 extern void sl_foreign_key_forget(const SlForeignKey *key);
 extern void sl_foreign_key_forget_table(Oid relid);
