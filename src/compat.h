@@ -64,6 +64,9 @@ extern PGDLLEXPORT void _PG_init(void);
 	(table_relation_set_new_filenode(relation, &(relation)->rd_node, \
 									 (relation)->rd_rel->relpersistence, frozen, multi), \
 	 RelationAssumeNewRelfilenode(relation))
+#define sl_forget_creation(relation) \
+	((relation)->rd_createSubid = (relation)->rd_newRelfilenodeSubid = \
+	 (relation)->rd_firstRelfilenodeSubid = InvalidSubTransactionId)
 #else
 #define sl_new_file_number(pg_class, persistence) \
 	GetNewRelFileNumber(InvalidOid, pg_class, persistence)
@@ -71,6 +74,9 @@ extern PGDLLEXPORT void _PG_init(void);
 	(table_relation_set_new_filelocator(relation, &(relation)->rd_locator, \
 										(relation)->rd_rel->relpersistence, frozen, multi), \
 	 RelationAssumeNewRelfilelocator(relation))
+#define sl_forget_creation(relation) \
+	((relation)->rd_createSubid = (relation)->rd_newRelfilelocatorSubid = \
+	 (relation)->rd_firstRelfilelocatorSubid = InvalidSubTransactionId)
 #endif
 
 /* 18 moved the attribute to the front of a declaration. */

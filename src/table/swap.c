@@ -300,6 +300,13 @@ sl_swap_to_foreign(Oid relid, List *options, const char *function)
 	bool		is_partitioned = relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 
 	CheckTableNotInUse(relation, function);
+
+	/*
+	 * The cache entry of a table that this transaction made would be brought
+	 * up to date in place, and that assumes that the kind stays.  Nobody uses
+	 * the entry now, so it can go like any other.
+	 */
+	sl_forget_creation(relation);
 	table_close(relation, NoLock);
 	remove_what_foreign_tables_lack(relid);
 	if (is_partitioned)
@@ -380,6 +387,7 @@ sl_swap_to_plain(Oid relid, const char *function)
 	MultiXactId multi;
 
 	CheckTableNotInUse(relation, function);
+	sl_forget_creation(relation);
 	table_close(relation, NoLock);
 	remove_what_foreign_tables_lack(relid);
 	remove_foreign_row(relid);
