@@ -13,7 +13,9 @@
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_proc.h"
+#include "executor/executor.h"
 #include "libpq-fe.h"
+#include "miscadmin.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
@@ -201,6 +203,31 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_pathkey_is_descending(key) ((key)->pk_strategy == BTGreaterStrategyNumber)
 #else
 #define sl_pathkey_is_descending(key) ((key)->pk_cmptype == COMPARE_GT)
+#endif
+
+/* 18 took an argument from ExecutorRun(). */
+#if PG_VERSION_NUM < 180000
+#define SL_EXECUTOR_RUN_PARAMS \
+	QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once
+#define SL_EXECUTOR_RUN_ARGS query, direction, count, execute_once
+#else
+#define SL_EXECUTOR_RUN_PARAMS QueryDesc *query, ScanDirection direction, uint64 count
+#define SL_EXECUTOR_RUN_ARGS query, direction, count
+#endif
+
+/* 16 tells as whom access to a result relation is checked. */
+#if PG_VERSION_NUM < 160000
+static inline Oid
+sl_result_user(const ResultRelInfo *info, EState *estate)
+{
+	Index		index = info->ri_RangeTableIndex != 0 || info->ri_RootResultRelInfo == NULL ?
+	info->ri_RangeTableIndex : info->ri_RootResultRelInfo->ri_RangeTableIndex;
+	RangeTblEntry *entry = exec_rt_fetch(index, estate);
+
+	return OidIsValid(entry->checkAsUser) ? entry->checkAsUser : GetUserId();
+}
+#else
+#define sl_result_user(info, estate) ExecGetResultRelCheckAsUser(info, estate)
 #endif
 
 /*

@@ -29,6 +29,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "fanout/fanout.h"
+#include "fdw/modify.h"
 #include "guard/guard.h"
 #include "map/map.h"
 #include "remote/remote.h"
@@ -50,7 +51,9 @@ _PG_init(void)
 	sl_txn_init();
 	sl_fanout_init();
 	sl_copy_in_init();
+	sl_pipe_init();
 	sl_scan_init();
+	sl_modify_init();
 	sl_shard_hook_init();
 	sl_worker_init();
 	sl_use_snapshot_init();

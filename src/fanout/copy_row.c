@@ -133,12 +133,8 @@ init_column(RowColumn *column, Form_pg_attribute attribute, bool binary)
 	fmgr_info(function, &column->function);
 }
 
-/*
- * Prepares to write rows of such a kind; "columns" are the attribute numbers of
- * those that are written.  Lives in the current memory context.
- */
-SlCopyRow *
-sl_copy_row_make(TupleDesc descriptor, List *columns)
+static SlCopyRow *
+make_row(TupleDesc descriptor, List *columns, bool is_binary)
 {
 	SlCopyRow  *row = palloc0(sizeof(SlCopyRow));
 	ListCell   *cell;
@@ -146,7 +142,7 @@ sl_copy_row_make(TupleDesc descriptor, List *columns)
 	row->work = AllocSetContextCreate(CurrentMemoryContext, "shardlet copied row",
 									  ALLOCSET_SMALL_SIZES);
 	initStringInfo(&row->output);
-	row->is_binary = true;
+	row->is_binary = is_binary;
 	foreach(cell, columns)
 	{
 		Oid			type = TupleDescAttr(descriptor, lfirst_int(cell) - 1)->atttypid;
@@ -163,6 +159,23 @@ sl_copy_row_make(TupleDesc descriptor, List *columns)
 		row->uses_send = row->uses_send || column->method == ENCODE_SEND;
 	}
 	return row;
+}
+
+/*
+ * Prepares to write rows of such a kind; "columns" are the attribute numbers of
+ * those that are written.  Lives in the current memory context.
+ */
+SlCopyRow *
+sl_copy_row_make(TupleDesc descriptor, List *columns)
+{
+	return make_row(descriptor, columns, true);
+}
+
+/* The same for rows that are parameters of a statement, and never binary. */
+SlCopyRow *
+sl_copy_row_make_text(TupleDesc descriptor, List *columns)
+{
+	return make_row(descriptor, columns, false);
 }
 
 bool
@@ -345,17 +358,47 @@ needs_plain_output(const SlCopyRow *row)
 		IntervalStyle != INTSTYLE_POSTGRES || extra_float_digits < 1;
 }
 
-/* An error in here ends the transaction, and that restores the settings. */
-static void
-encode_plainly(SlCopyRow *row, TupleTableSlot *slot)
+/* An error before the end ends the transaction, and that restores the settings. */
+static int
+begin_plain_output(void)
 {
 	int			nest_level = NewGUCNestLevel();
 
 	sl_guc_set_plain();
 	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
+	return nest_level;
+}
+
+static void
+encode_plainly(SlCopyRow *row, TupleTableSlot *slot)
+{
+	int			nest_level = begin_plain_output();
+
 	encode_text(row, slot);
 	AtEOXact_GUC(true, nest_level);
+}
+
+/*
+ * Writes each column as text; NULL is a NULL.  The values belong to the current
+ * memory context.
+ */
+void
+sl_copy_row_values(SlCopyRow *row, TupleTableSlot *slot, const char **values)
+{
+	bool		is_plain = !needs_plain_output(row);
+	int			nest_level = is_plain ? 0 : begin_plain_output();
+
+	slot_getallattrs(slot);
+	for (int i = 0; i < row->column_count; i++)
+	{
+		int			index = row->columns[i].attnum - 1;
+
+		values[i] = slot->tts_isnull[index] ? NULL :
+			OutputFunctionCall(&row->columns[i].function, slot->tts_values[index]);
+	}
+	if (!is_plain)
+		AtEOXact_GUC(true, nest_level);
 }
 
 /*

@@ -203,11 +203,29 @@ extern void sl_copy_in_put(SlCopyIn *copy, SlShard *shard, const char *data, int
 extern void sl_copy_in_flush(SlCopyIn *copy);
 extern uint64 sl_copy_in_end(SlCopyIn *copy);
 
+/* pipe.c: small statements to many shards, without waiting for each */
+typedef struct SlPipe SlPipe;
+typedef void (*SlPipeCloser) (void *arg, SlShard *shard);
+
+extern void sl_pipe_init(void);
+extern SlPipe *sl_pipe_begin(Oid user);
+extern void sl_pipe_send(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept,
+						 int param_count, const char *const *params);
+extern void sl_pipe_hold(SlPipe *pipe, SlShard *shard, SlPipeCloser closer, void *arg);
+extern void sl_pipe_push(SlPipe *pipe);
+extern PGresult *sl_pipe_ask(SlPipe *pipe, SlShard *shard, const char *sql, int param_count,
+							 const char *const *params, bool binary, uint64 *rows);
+extern const SlPrepared *sl_pipe_describe(SlPipe *pipe, SlShard *shard, const char *sql);
+extern uint64 sl_pipe_flush(SlPipe *pipe);
+extern uint64 sl_pipe_end(SlPipe *pipe);
+
 /* copy_row.c: from a row to what COPY takes */
 typedef struct SlCopyRow SlCopyRow;
 
 extern List *sl_copy_row_columns(TupleDesc descriptor);
 extern SlCopyRow *sl_copy_row_make(TupleDesc descriptor, List *columns);
+extern SlCopyRow *sl_copy_row_make_text(TupleDesc descriptor, List *columns);
+extern void sl_copy_row_values(SlCopyRow *row, TupleTableSlot *slot, const char **values);
 extern bool sl_copy_row_is_binary(const SlCopyRow *row);
 extern char *sl_copy_row_sql(const SlCopyRow *row, const char *schema, const char *table);
 extern StringInfo sl_copy_row_encode(SlCopyRow *row, TupleTableSlot *slot);

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "fdw/fdw.h"
+#include "fdw/modify.h"
 
 PG_FUNCTION_INFO_V1(shardlet_wrapper_handler);
 PG_FUNCTION_INFO_V1(shardlet_wrapper_validator);
@@ -36,6 +37,7 @@ shardlet_wrapper_handler(PG_FUNCTION_ARGS)
 	routine->EndDirectModify = sl_fdw_end_scan;
 	routine->ExplainDirectModify = sl_fdw_explain_scan;
 	routine->AnalyzeForeignTable = sl_fdw_analyze;
+	sl_fdw_add_modify(routine);
 	PG_RETURN_POINTER(routine);
 }
 

@@ -10,15 +10,15 @@
 #include "base/base.h"
 #include "remote/remote.h"
 
-/* Makes the current memory context the owner of a result. */
 static void
 clear_result(void *arg)
 {
 	PQclear(arg);
 }
 
-static PGresult *
-own_result(PGresult *result)
+/* Makes the current memory context the owner of a result. */
+PGresult *
+sl_result_own(PGresult *result)
 {
 	MemoryContextCallback *callback = palloc0(sizeof(MemoryContextCallback));
 
@@ -38,7 +38,7 @@ take_next(SlConn *conn, PGresult **kept, TimestampTz deadline, SlFailure **first
 
 	if (result != NULL)
 	{
-		own_result(result);
+		sl_result_own(result);
 		if (*kept == NULL || PQntuples(*kept) == 0)
 			*kept = result;
 	}

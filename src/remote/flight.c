@@ -160,13 +160,21 @@ sl_flight_xid(SlConn *conn)
 	conn->txn.has_asked_xid = true;
 }
 
-/* Ends a transaction, and makes the shard answer. */
+/* Ends a transaction, and makes the shard answer.  Returns false if that fails. */
+bool
+sl_flight_try_sync(SlConn *conn)
+{
+	if (!PQpipelineSync(conn->pg))
+		return false;
+	expect(conn, SL_EXPECT_SYNC);
+	return true;
+}
+
 void
 sl_flight_sync(SlConn *conn)
 {
-	if (!PQpipelineSync(conn->pg))
+	if (!sl_flight_try_sync(conn))
 		fail_to_send(conn);
-	expect(conn, SL_EXPECT_SYNC);
 }
 
 /* The same behind settings: when it is answered, these have taken effect. */

@@ -338,6 +338,7 @@ extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_coun
 							  const char *const *params, bool binary);
 extern void sl_flight_mark(SlConn *conn);
 extern void sl_flight_xid(SlConn *conn);
+extern bool sl_flight_try_sync(SlConn *conn);
 extern void sl_flight_sync(SlConn *conn);
 extern void sl_flight_sync_settings(SlConn *conn);
 extern bool sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at);
@@ -350,6 +351,7 @@ extern bool sl_flight_is_empty(const SlConn *conn);
 extern SlEvent sl_flight_next(SlConn *conn, PGresult **result, SlFailure **failure);
 
 /* exec.c */
+extern PGresult *sl_result_own(PGresult *result);
 extern PGresult *sl_remote_exec(SlConn *conn, const char *sql, int param_count,
 								const char *const *params);
 extern PGresult *sl_remote_ask(SlConn *conn, const char *sql, int param_count,

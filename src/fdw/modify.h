@@ -1,0 +1,159 @@
+/*
+ * modify.h
+ *		Writing to tables whose rows live on shards.
+ */
+#ifndef SL_MODIFY_H
+#define SL_MODIFY_H
+
+#include "foreign/fdwapi.h"
+#include "nodes/execnodes.h"
+
+#include "fanout/fanout.h"
+#include "map/table.h"
+
+/* Names of the junk columns that tell where a row is. */
+#define SL_JUNK_CTID "ctid"
+#define SL_JUNK_SHARD "shardlet_shard"
+#define SL_JUNK_TABLE "shardlet_table"
+
+/* row_route.c: from a row to the shard that has or gets it */
+typedef struct SlRowRoute
+{
+	Relation	relation;
+	SlTable    *table;
+	SlMap	   *map;			/* NULL: placed */
+	SlShard    *shard;			/* placed */
+	SlCoercion	coercions[SL_MAX_KEYS];
+	MemoryContext work;			/* reset for every row */
+} SlRowRoute;
+
+extern void sl_row_route_init(SlRowRoute *route, Relation relation);
+extern SlShard *sl_row_route(SlRowRoute *route, TupleTableSlot *slot);
+extern SlShard *sl_row_route_key(SlRowRoute *route, const Datum *values, const bool *nulls);
+extern void sl_row_check_shard(const SlShard *shard);
+
+/* write_sql.c: the statements that shards get */
+extern void sl_write_relation(StringInfo sql, Relation relation);
+extern void sl_write_returning(StringInfo sql, Relation relation, List *returning);
+extern void sl_write_batch(StringInfo sql, Relation relation, List *columns, int rows,
+						   int clause_params, const char *conflict);
+extern char *sl_write_insert(Relation relation, List *columns, const char *conflict,
+							 List *returning);
+extern char *sl_write_update(Relation relation, List *columns, List *returning);
+extern char *sl_write_delete(Relation relation, List *returning);
+
+/* Items of the private list of a plan. */
+enum
+{
+	SL_MODIFY_COLUMNS,			/* IntList: that are sent */
+	SL_MODIFY_RETURNING,		/* IntList: that come back */
+	SL_MODIFY_CONFLICT,			/* String: ON CONFLICT ..., or empty */
+	SL_MODIFY_CONFLICT_PARAMS,	/* List of expressions, $1 and on, in it */
+	SL_MODIFY_CONFLICT_UPDATES	/* Integer: it updates */
+};
+
+/*
+ * What one ModifyTable node, or COPY, does to one table.  Rows whose fate need
+ * not be known at once are sent without waiting, and count as written; how many
+ * were shows at the end.
+ */
+typedef struct SlModify
+{
+	dlist_node	node;			/* in the list of those that are under way */
+	MemoryContext context;
+	MemoryContextCallback callback;
+	EState	   *estate;
+	Relation	relation;
+	CmdType		operation;
+	Oid			user;
+	bool		counts;			/* its rows count for the command's tag */
+	bool		needs_reply;	/* each row's fate must be known at once */
+	bool		is_bulk;		/* many rows are expected */
+	SlRowRoute	route;
+	SlPipe	   *pipe;
+	uint64		claimed;		/* rows that were sent and count as written */
+	uint64		asked;			/* rows that were waited for, of the pipe's */
+	uint64		copied;			/* rows of COPYs that have ended */
+	int64		corrected;		/* was taken off the count already */
+	MemoryContext work;			/* reset for every row */
+
+	/* columns that come back */
+	List	   *returning;
+	bool		returning_binary;
+	SlDecoder  *decoder;
+	int			wire_count;
+
+	/* INSERT */
+	List	   *insert_columns;
+	char	   *insert_sql;		/* NULL: not prepared yet */
+	SlCopyRow  *insert_values;
+	SlCopyIn   *copy;
+	SlCopyRow  *copy_row;
+	uint64		inserted;		/* rows so far */
+
+	/* ON CONFLICT */
+	const char *conflict;		/* the clause; NULL: none */
+	bool		conflict_updates;
+	List	   *conflict_params;	/* ExprStates */
+	List	   *conflict_types; /* OIDs */
+	int			conflict_param_count;
+	const char **conflict_values;
+	ExprContext *conflict_context;
+	List	   *batches;		/* rows that wait to be sent together */
+
+	/* UPDATE and DELETE */
+	AttrNumber	ctid_junk;
+	AttrNumber	shard_junk;
+	AttrNumber	table_junk;
+	List	   *update_columns;
+	char	   *update_sql;
+	SlCopyRow  *update_values;
+	bool		key_may_change;
+	char	   *delete_sql;
+	char	   *move_sql;		/* DELETE of a row that changes shards */
+} SlModify;
+
+/* modify.c */
+extern void sl_modify_init(void);
+extern void sl_fdw_add_modify(FdwRoutine *routine);
+extern bool sl_modify_take_reply(SlModify *modify, SlShard *shard, const char *sql,
+								 PGresult *result, TupleTableSlot *slot);
+extern int64 sl_modify_lost_in_copy(void);
+
+/* modify_plan.c */
+extern void sl_modify_add_targets(PlannerInfo *root, Index index, RangeTblEntry *entry,
+								  Relation relation);
+extern List *sl_modify_plan(PlannerInfo *root, ModifyTable *plan, Index index, int subplan);
+extern void sl_modify_explain(ModifyTableState *state, ResultRelInfo *info, List *private,
+							  int subplan, struct ExplainState *es);
+
+/* conflict.c: ON CONFLICT, as the shards get it */
+typedef struct SlConflict
+{
+	const char *clause;
+	List	   *params;			/* expressions of the router that it needs */
+	bool		updates;
+} SlConflict;
+
+extern void sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation relation,
+							 SlConflict *conflict);
+extern List *sl_conflict_types(List *params);
+extern const char **sl_conflict_values(List *states, List *types, ExprContext *context);
+
+/* insert.c */
+extern void sl_insert_prepare(SlModify *modify);
+extern TupleTableSlot *sl_insert_row(SlModify *modify, TupleTableSlot *slot);
+extern void sl_insert_flush(SlModify *modify);
+extern bool sl_insert_ask(SlModify *modify, SlShard *shard, TupleTableSlot *slot);
+
+/* update.c */
+extern void sl_update_prepare(SlModify *modify, Plan *subplan);
+extern TupleTableSlot *sl_update_row(SlModify *modify, TupleTableSlot *slot,
+									 TupleTableSlot *plan_slot);
+extern TupleTableSlot *sl_delete_row(SlModify *modify, TupleTableSlot *slot,
+									 TupleTableSlot *plan_slot);
+
+/* truncate.c */
+extern void sl_truncate(List *relations, DropBehavior behavior, bool restart_sequences);
+
+#endif							/* SL_MODIFY_H */

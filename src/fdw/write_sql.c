@@ -1,0 +1,182 @@
+/*
+ * write_sql.c
+ *		The statements by which rows are written on shards.
+ *
+ * Names are the same there.  Parameters are cast to the type that the column
+ * has on the router, if it is a built-in one: so a statement that was prepared
+ * before the column got another type is another text.  Values that come back are
+ * cast likewise.
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "fdw/modify.h"
+
+static Form_pg_attribute
+column_of(Relation relation, int number)
+{
+	return TupleDescAttr(RelationGetDescr(relation), number - 1);
+}
+
+void
+sl_write_relation(StringInfo sql, Relation relation)
+{
+	char	   *schema = get_namespace_name(RelationGetNamespace(relation));
+
+	appendStringInfoString(sql, quote_qualified_identifier(schema,
+														   RelationGetRelationName(relation)));
+}
+
+static void
+write_column(StringInfo sql, Relation relation, int number)
+{
+	appendStringInfoString(sql, quote_identifier(NameStr(column_of(relation, number)->attname)));
+}
+
+/* A type of the user's own is left for the shard to find. */
+static void
+write_cast(StringInfo sql, Oid type)
+{
+	type = getBaseType(type);
+	if (type < FirstNormalObjectId)
+		appendStringInfo(sql, "::%s", format_type_extended(type, -1, FORMAT_TYPE_TYPEMOD_GIVEN |
+														   FORMAT_TYPE_FORCE_QUALIFY));
+}
+
+static void
+write_param(StringInfo sql, Relation relation, int column, int number)
+{
+	appendStringInfo(sql, "$%d", number);
+	write_cast(sql, column_of(relation, column)->atttypid);
+}
+
+void
+sl_write_returning(StringInfo sql, Relation relation, List *returning)
+{
+	ListCell   *cell;
+
+	foreach(cell, returning)
+	{
+		appendStringInfoString(sql, cell == list_head(returning) ? " RETURNING " : ", ");
+		write_column(sql, relation, lfirst_int(cell));
+		write_cast(sql, column_of(relation, lfirst_int(cell))->atttypid);
+	}
+}
+
+/* One row of VALUES, with parameters from the given number on. */
+static void
+write_row(StringInfo sql, Relation relation, List *columns, int first_param)
+{
+	int			param = first_param;
+	ListCell   *cell;
+
+	foreach(cell, columns)
+	{
+		appendStringInfoString(sql, cell == list_head(columns) ? "(" : ", ");
+		write_param(sql, relation, lfirst_int(cell), param++);
+	}
+	appendStringInfoChar(sql, ')');
+}
+
+static void
+write_insert_head(StringInfo sql, Relation relation, List *columns)
+{
+	ListCell   *cell;
+
+	appendStringInfoString(sql, "INSERT INTO ");
+	sl_write_relation(sql, relation);
+	foreach(cell, columns)
+	{
+		appendStringInfoString(sql, cell == list_head(columns) ? " (" : ", ");
+		write_column(sql, relation, lfirst_int(cell));
+	}
+	appendStringInfoString(sql, columns != NIL ? ") " : " ");
+}
+
+/* INSERT of one row; "conflict" is NULL, or what follows its values. */
+char *
+sl_write_insert(Relation relation, List *columns, const char *conflict, List *returning)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	write_insert_head(&sql, relation, columns);
+	if (columns == NIL)
+		appendStringInfoString(&sql, "DEFAULT VALUES");
+	else
+	{
+		appendStringInfoString(&sql, "VALUES ");
+		write_row(&sql, relation, columns, 1);
+	}
+	if (conflict != NULL)
+		appendStringInfoString(&sql, conflict);
+	sl_write_returning(&sql, relation, returning);
+	return sql.data;
+}
+
+/*
+ * INSERT of several rows.  The clause has parameters of its own, which stand
+ * behind those of the first row as they do with one row.
+ */
+void
+sl_write_batch(StringInfo sql, Relation relation, List *columns, int rows, int clause_params,
+			   const char *conflict)
+{
+	int			count = list_length(columns);
+
+	write_insert_head(sql, relation, columns);
+	for (int i = 0; i < rows; i++)
+	{
+		appendStringInfoString(sql, i == 0 ? "VALUES " : ", ");
+		write_row(sql, relation, columns, i == 0 ? 1 : clause_params + i * count + 1);
+	}
+	appendStringInfoString(sql, conflict);
+}
+
+/* The condition that finds one row again: its place and the table's OID there. */
+static void
+write_identity(StringInfo sql, int first_param)
+{
+	appendStringInfo(sql, " WHERE ctid = $%d::pg_catalog.tid AND tableoid = $%d::pg_catalog.oid",
+					 first_param, first_param + 1);
+}
+
+/* UPDATE of one row; its identity follows the values of the columns. */
+char *
+sl_write_update(Relation relation, List *columns, List *returning)
+{
+	StringInfoData sql;
+	ListCell   *cell;
+	int			param = 1;
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, "UPDATE ");
+	sl_write_relation(&sql, relation);
+	foreach(cell, columns)
+	{
+		appendStringInfoString(&sql, param == 1 ? " SET " : ", ");
+		write_column(&sql, relation, lfirst_int(cell));
+		appendStringInfoString(&sql, " = ");
+		write_param(&sql, relation, lfirst_int(cell), param++);
+	}
+	write_identity(&sql, param);
+	sl_write_returning(&sql, relation, returning);
+	return sql.data;
+}
+
+char *
+sl_write_delete(Relation relation, List *returning)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, "DELETE FROM ");
+	sl_write_relation(&sql, relation);
+	write_identity(&sql, 1);
+	sl_write_returning(&sql, relation, returning);
+	return sql.data;
+}
