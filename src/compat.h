@@ -10,6 +10,7 @@
 #define SL_COMPAT_H
 
 #include "access/stratnum.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_proc.h"
@@ -28,9 +29,13 @@
 #if PG_VERSION_NUM < 160000
 #define sl_server_ownercheck(serverid, roleid) \
 	pg_foreign_server_ownercheck(serverid, roleid)
+#define sl_class_ownercheck(relid, roleid) \
+	pg_class_ownercheck(relid, roleid)
 #else
 #define sl_server_ownercheck(serverid, roleid) \
 	object_ownercheck(ForeignServerRelationId, serverid, roleid)
+#define sl_class_ownercheck(relid, roleid) \
+	object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 
 #if PG_VERSION_NUM < 160000
@@ -137,6 +142,11 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_split_name(name) stringToQualifiedNameList(name)
 #else
 #define sl_split_name(name) stringToQualifiedNameList(name, NULL)
+#endif
+
+/* 17 changes the expression of a generated column. */
+#if PG_VERSION_NUM < 170000
+#define AT_SetExpression AT_DropExpression
 #endif
 
 /* 17 lets a message be flushed at once. */

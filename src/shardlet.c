@@ -28,6 +28,7 @@
 
 #include "base/base.h"
 #include "compat.h"
+#include "ddl/ddl.h"
 #include "fanout/fanout.h"
 #include "fdw/modify.h"
 #include "guard/guard.h"
@@ -55,6 +56,7 @@ _PG_init(void)
 	sl_scan_init();
 	sl_modify_init();
 	sl_shard_hook_init();
+	sl_ddl_init();
 	sl_worker_init();
 	sl_use_snapshot_init();
 }

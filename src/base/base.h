@@ -22,6 +22,7 @@ extern int	sl_silence_timeout;
 extern int	sl_max_parallel_shards;
 extern int	sl_recovery_interval;
 extern int	sl_deadlock_timeout;
+extern bool sl_carry_ddl;
 extern bool sl_consistent_reads;
 extern bool sl_partial_results;
 extern bool sl_multi_shard_transactions;
@@ -31,6 +32,7 @@ extern void sl_base_init(void);
 extern void sl_guc_init(void);
 extern bool sl_preloaded(void);
 extern void sl_guc_set_plain(void);
+extern void sl_guc_stop_carrying(void);
 
 /* catalog.c: our own tables, indexes and sequences, by number */
 typedef enum SlCatalog

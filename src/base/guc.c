@@ -23,6 +23,7 @@ int			sl_silence_timeout;
 int			sl_max_parallel_shards;
 int			sl_recovery_interval;
 int			sl_deadlock_timeout;
+bool		sl_carry_ddl;
 bool		sl_consistent_reads;
 bool		sl_partial_results;
 bool		sl_multi_shard_transactions;
@@ -50,6 +51,7 @@ typedef struct BoolSetting
 	const char *description;
 	bool	   *variable;
 	bool		default_value;
+	GucContext	context;
 } BoolSetting;
 
 typedef struct StringSetting
@@ -95,19 +97,24 @@ static const IntSetting int_settings[] = {
 
 static const BoolSetting bool_settings[] = {
 	{
+		"shardlet.carry_ddl",
+		"Carries DDL on tables whose rows are on shards to the shards.",
+		&sl_carry_ddl, true, PGC_SUSET
+	},
+	{
 		"shardlet.consistent_reads",
 		"Reads of several shards see each transaction on all of them or on none.",
-		&sl_consistent_reads, false
+		&sl_consistent_reads, false, PGC_USERSET
 	},
 	{
 		"shardlet.partial_results",
 		"Lets SELECT on sharded tables go on without shards that fail.",
-		&sl_partial_results, false
+		&sl_partial_results, false, PGC_USERSET
 	},
 	{
 		"shardlet.multi_shard_transactions",
 		"Allows a transaction to write to several shards.",
-		&sl_multi_shard_transactions, true
+		&sl_multi_shard_transactions, true, PGC_USERSET
 	},
 };
 
@@ -149,7 +156,7 @@ sl_guc_init(void)
 
 		DefineCustomBoolVariable(setting->name, setting->description, NULL,
 								 setting->variable, setting->default_value,
-								 PGC_USERSET, 0, NULL, NULL, NULL);
+								 setting->context, 0, NULL, NULL, NULL);
 	}
 	for (int i = 0; i < (int) lengthof(string_settings); i++)
 	{
@@ -191,4 +198,15 @@ sl_guc_set_plain(void)
 	for (int i = 0; i < (int) lengthof(settings); i++)
 		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET,
 								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+/*
+ * From here to the end of the nest level, which the caller opens and closes,
+ * DDL concerns the router alone.
+ */
+void
+sl_guc_stop_carrying(void)
+{
+	(void) set_config_option("shardlet.carry_ddl", "off", PGC_SUSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 }

@@ -38,6 +38,9 @@ static const struct
 	{"DEBUG", DEBUG1},
 };
 
+/* While set, only this connection's notices are shown, and all warnings. */
+const SlConn *sl_notice_speaker = NULL;
+
 static int
 level_of(const char *severity)
 {
@@ -112,6 +115,8 @@ sl_notice_show(SlConn *conn)
 		Notice	   *notice = linitial(conn->notices);
 
 		conn->notices = list_delete_first(conn->notices);
+		if (notice->level < WARNING && sl_notice_speaker != NULL && sl_notice_speaker != conn)
+			continue;
 		if (notice->message != NULL)
 			ereport(notice->level,
 					errmsg("shard \"%s\": %s", conn->shard, notice->message),

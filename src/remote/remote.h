@@ -401,6 +401,7 @@ extern void sl_failure_report(int level, const SlFailure *failure, const char *s
 							  const char *sql);
 
 /* notice.c */
+extern const SlConn *sl_notice_speaker;
 extern void sl_notice_watch(SlConn *conn);
 extern void sl_notice_show(SlConn *conn);
 

@@ -1,0 +1,437 @@
+/*
+ * ddl_alter.c
+ *		ALTER TABLE: each subcommand runs here, on the shards, or on both.
+ *
+ * A foreign table can have columns, defaults and CHECK constraints, but no
+ * indexes and no storage: what PostgreSQL does not allow on it concerns the
+ * shards alone.  One ALTER TABLE may have subcommands of both kinds; shards
+ * get theirs as one ALTER TABLE again.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_trigger.h"
+#include "commands/tablecmds.h"
+#include "commands/trigger.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "ddl/ddl_internal.h"
+
+/* Where a subcommand runs; on a reference table, which is a plain one, always here. */
+typedef enum Where
+{
+	BOTH,
+	HERE,
+	THERE
+} Where;
+
+/* A subcommand of the statement, and what became of it. */
+typedef struct Part
+{
+	const AlterTableCmd *command;
+	SlSpan		span;
+	Where		where;
+} Part;
+
+typedef struct Alteration
+{
+	SlTable    *table;
+	char	   *name;			/* before the statement runs */
+	bool		only;			/* not its partitions */
+	List	   *parts;
+} Alteration;
+
+typedef struct AlterRule
+{
+	AlterTableType type;
+	Where		where;
+	Where		(*decide) (const SlTable *table, const AlterTableCmd *command);
+} AlterRule;
+
+typedef struct Refusal
+{
+	AlterTableType type;
+	const char *what;			/* cannot be done */
+} Refusal;
+
+pg_noreturn static void
+refuse_key(const SlTable *table, const char *column, const char *what)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("cannot %s column \"%s\" of table \"%s\"", what, column,
+				   get_rel_name(table->relid)),
+			errdetail("It is part of the table's key, which says on which shard a row is."),
+			errhint("shardlet.undistribute() and shardlet.distribute() give a table another key."));
+}
+
+static Where
+add_column(const SlTable *table, const AlterTableCmd *command)
+{
+	ColumnDef  *column = castNode(ColumnDef, command->def);
+	ListCell   *cell;
+
+	if (command->missing_ok && get_attnum(table->relid, column->colname) != InvalidAttrNumber)
+		return HERE;
+	if (column->fdwoptions != NIL)
+		sl_ddl_refuse(table, "add a column with options to", NULL);
+	foreach(cell, column->constraints)
+		sl_ddl_check_constraint(table, lfirst(cell), column->colname);
+	return BOTH;
+}
+
+static Where
+drop_column(const SlTable *table, const AlterTableCmd *command)
+{
+	if (sl_ddl_is_key(table, command->name))
+		refuse_key(table, command->name, "drop");
+	return get_attnum(table->relid, command->name) != InvalidAttrNumber ? BOTH : HERE;
+}
+
+static Where
+alter_type(const SlTable *table, const AlterTableCmd *command)
+{
+	if (sl_ddl_is_key(table, command->name))
+		refuse_key(table, command->name, "change the type of");
+	return BOTH;
+}
+
+static Where
+drop_not_null(const SlTable *table, const AlterTableCmd *command)
+{
+	if (sl_ddl_is_key(table, command->name))
+		refuse_key(table, command->name, "allow NULL in");
+	return BOTH;
+}
+
+static Where
+add_constraint(const SlTable *table, const AlterTableCmd *command)
+{
+	const Constraint *constraint = castNode(Constraint, command->def);
+
+	sl_ddl_check_constraint(table, constraint, NULL);
+	return sl_ddl_is_for_shards(constraint) ? THERE : BOTH;
+}
+
+/* A constraint that is not known here is one that only shards can have. */
+static Where
+by_constraint(const SlTable *table, const AlterTableCmd *command)
+{
+	return OidIsValid(get_relation_constraint_oid(table->relid, command->name, true)) ? BOTH : THERE;
+}
+
+/* Triggers that were made on the router are here, others on the shards. */
+static Where
+by_trigger(const SlTable *table, const AlterTableCmd *command)
+{
+	if (!sl_ddl_is_foreign(table) && command->subtype != AT_EnableAlwaysTrig)
+		sl_ddl_check_reference_trigger(table, command->name, "change");
+	return !sl_ddl_is_foreign(table) ||
+		OidIsValid(get_trigger_oid(table->relid, command->name, true)) ? HERE : THERE;
+}
+
+/* The triggers that carry the changes of a reference table must stay on. */
+static Where
+switch_triggers(const SlTable *table, const AlterTableCmd *command)
+{
+	bool		switches_off = command->subtype == AT_DisableTrigAll ||
+	command->subtype == AT_DisableTrigUser;
+
+	if (sl_ddl_is_foreign(table))
+		return BOTH;
+	if (switches_off)
+		sl_ddl_refuse(table, "disable all triggers of",
+					  "Its own triggers carry changes to the shards.  Name the triggers that you mean.");
+	return HERE;
+}
+
+static Where
+detach_partition(const SlTable *table, const AlterTableCmd *command)
+{
+	if (castNode(PartitionCmd, command->def)->concurrent)
+		sl_ddl_refuse(table, "detach a partition concurrently from",
+					  "shardlet.execute(..., atomic => false) does it on the shards.");
+	return THERE;
+}
+
+static const AlterRule rules[] = {
+	{AT_AddColumn, BOTH, add_column},
+	{AT_DropColumn, BOTH, drop_column},
+	{AT_AlterColumnType, BOTH, alter_type},
+	{AT_ColumnDefault, BOTH, NULL},
+	{AT_DropNotNull, BOTH, drop_not_null},
+	{AT_SetNotNull, BOTH, NULL},
+	{AT_DropExpression, BOTH, NULL},
+	{AT_SetExpression, BOTH, NULL},
+	{AT_AddIdentity, HERE, NULL},
+	{AT_SetIdentity, HERE, NULL},
+	{AT_DropIdentity, HERE, NULL},
+	{AT_SetStatistics, BOTH, NULL},
+	{AT_SetOptions, BOTH, NULL},
+	{AT_ResetOptions, BOTH, NULL},
+	{AT_SetStorage, BOTH, NULL},
+	{AT_SetCompression, THERE, NULL},
+	{AT_AddConstraint, BOTH, add_constraint},
+	{AT_AlterConstraint, THERE, NULL},
+	{AT_ValidateConstraint, BOTH, by_constraint},
+	{AT_DropConstraint, BOTH, by_constraint},
+	{AT_ChangeOwner, BOTH, NULL},
+	{AT_ClusterOn, THERE, NULL},
+	{AT_DropCluster, THERE, NULL},
+	{AT_SetLogged, THERE, NULL},
+	{AT_SetAccessMethod, THERE, NULL},
+	{AT_SetTableSpace, THERE, NULL},
+	{AT_SetRelOptions, THERE, NULL},
+	{AT_ResetRelOptions, THERE, NULL},
+	{AT_ReplicaIdentity, THERE, NULL},
+	{AT_EnableTrig, HERE, by_trigger},
+	{AT_EnableAlwaysTrig, HERE, by_trigger},
+	{AT_EnableReplicaTrig, HERE, by_trigger},
+	{AT_DisableTrig, HERE, by_trigger},
+	{AT_EnableTrigAll, BOTH, switch_triggers},
+	{AT_EnableTrigUser, BOTH, switch_triggers},
+	{AT_DisableTrigAll, BOTH, switch_triggers},
+	{AT_DisableTrigUser, BOTH, switch_triggers},
+	{AT_AttachPartition, THERE, NULL},
+	{AT_DetachPartition, THERE, detach_partition},
+	{AT_AlterColumnGenericOptions, HERE, NULL},
+};
+
+static const Refusal refusals[] = {
+	{AT_GenericOptions, "change the options of"},
+	{AT_SetUnLogged, "make unlogged"},
+	{AT_AddInherit, "change the inheritance of"},
+	{AT_DropInherit, "change the inheritance of"},
+	{AT_AddOf, "change the type of"},
+	{AT_DropOf, "change the type of"},
+	{AT_EnableRowSecurity, "change row security of"},
+	{AT_DisableRowSecurity, "change row security of"},
+	{AT_ForceRowSecurity, "change row security of"},
+	{AT_NoForceRowSecurity, "change row security of"},
+};
+
+static Where
+decide(const SlTable *table, const AlterTableCmd *command)
+{
+	for (int i = 0; i < (int) lengthof(rules); i++)
+	{
+		const AlterRule *rule = &rules[i];
+
+		if (rule->type != command->subtype)
+			continue;
+		return rule->decide != NULL ? rule->decide(table, command) : rule->where;
+	}
+	for (int i = 0; i < (int) lengthof(refusals); i++)
+	{
+		if (refusals[i].type == command->subtype)
+			sl_ddl_refuse(table, refusals[i].what, NULL);
+	}
+	sl_ddl_refuse(table, "run this command on", "shardlet.execute() runs it on the shards.");
+}
+
+/* Returns the command as a foreign table takes it. */
+static AlterTableCmd *
+for_foreign_table(const AlterTableCmd *command)
+{
+	AlterTableCmd *copy;
+
+	if (command->subtype == AT_AddColumn)
+		return sl_ddl_local_column(command);
+	copy = copyObject((AlterTableCmd *) command);
+
+	/* There are no rows here to be converted. */
+	if (command->subtype == AT_AlterColumnType)
+		castNode(ColumnDef, copy->def)->raw_default = NULL;
+	return copy;
+}
+
+static void
+plan_here(SlDdl *ddl, const Alteration *alteration)
+{
+	AlterTableStmt *statement = (AlterTableStmt *) ddl->node;
+	AlterTableStmt *copy;
+	ListCell   *cell;
+
+	if (!sl_ddl_is_foreign(alteration->table))
+	{
+		sl_ddl_run_here(ddl, statement);
+		return;
+	}
+	copy = makeNode(AlterTableStmt);
+	copy->relation = copyObject(statement->relation);
+	copy->objtype = statement->objtype;
+	copy->missing_ok = statement->missing_ok;
+	foreach(cell, alteration->parts)
+	{
+		Part	   *part = lfirst(cell);
+
+		if (part->where != THERE)
+			copy->cmds = lappend(copy->cmds, for_foreign_table(part->command));
+	}
+	if (copy->cmds != NIL)
+		sl_ddl_run_here(ddl, copy);
+}
+
+/* The role's name here; the shard's user may be another one. */
+static void
+change_owner(SlDdl *ddl, const Alteration *alteration, const AlterTableCmd *command)
+{
+	char	   *role = get_rolespec_name(command->newowner);
+	List	   *shards = sl_ddl_shards_with_role(sl_table_homes(alteration->table), role);
+
+	sl_ddl_add_step(ddl, shards, psprintf("ALTER TABLE %s OWNER TO %s", alteration->name,
+										  quote_identifier(role)));
+}
+
+/* What the column draws from is the router's; its place on shards is ours. */
+static bool
+sets_own_default(const SlTable *table, const AlterTableCmd *command)
+{
+	if (command->subtype == AT_AddIdentity || command->subtype == AT_DropIdentity)
+		return true;
+	return command->subtype == AT_ColumnDefault && command->def != NULL &&
+		sl_ddl_draws(table->relid, command->name);
+}
+
+static void
+add_piece(StringInfo sql, const Alteration *alteration, const char *piece)
+{
+	if (sql->len == 0)
+		appendStringInfo(sql, "ALTER TABLE %s%s ", alteration->only ? "ONLY " : "",
+						 alteration->name);
+	else
+		appendStringInfoString(sql, ", ");
+	appendStringInfoString(sql, piece);
+}
+
+/*
+ * Writes what shards get, now that the statement has run here: one ALTER TABLE,
+ * and around it what columns with special defaults need.
+ */
+static void
+finish_alter(SlDdl *ddl)
+{
+	Alteration *alteration = ddl->state;
+	List	   *shards = sl_table_homes(alteration->table);
+	StringInfoData sql;
+	List	   *after = NIL;
+	ListCell   *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, alteration->parts)
+	{
+		Part	   *part = lfirst(cell);
+		const AlterTableCmd *command = part->command;
+
+		if (part->where == HERE || command->subtype == AT_ChangeOwner ||
+			sets_own_default(alteration->table, command))
+			continue;
+		if (command->subtype == AT_AddColumn)
+		{
+			SlColumnText column = sl_ddl_add_column(ddl, alteration->table, alteration->name,
+													(ColumnDef *) command->def, part->span);
+
+			add_piece(&sql, alteration, column.piece);
+			ddl->steps = list_concat(ddl->steps, column.before);
+			after = list_concat(after, column.after);
+		}
+		else
+			add_piece(&sql, alteration, sl_ddl_changed(ddl, part->span, NIL));
+	}
+	if (sql.len > 0)
+		sl_ddl_add_step(ddl, shards, sql.data);
+	ddl->steps = list_concat(ddl->steps, after);
+	foreach(cell, alteration->parts)
+	{
+		const AlterTableCmd *command = ((Part *) lfirst(cell))->command;
+
+		if (sets_own_default(alteration->table, command))
+			sl_ddl_set_own_default(ddl, alteration->table, alteration->name, command->name);
+		if (command->subtype == AT_ChangeOwner)
+			change_owner(ddl, alteration, command);
+	}
+}
+
+static List *
+make_parts(SlDdl *ddl, const SlTable *table, const AlterTableStmt *statement)
+{
+	List	   *spans = sl_ddl_split(ddl, statement->relation);
+	List	   *parts = NIL;
+	ListCell   *cell;
+	ListCell   *span_cell;
+
+	if (list_length(spans) != list_length(statement->cmds))
+		elog(ERROR, "ALTER TABLE has %d subcommands, and its text %d",
+			 list_length(statement->cmds), list_length(spans));
+	forboth(cell, statement->cmds, span_cell, spans)
+	{
+		Part	   *part = palloc(sizeof(Part));
+
+		part->command = lfirst(cell);
+		part->span = *(SlSpan *) lfirst(span_cell);
+		part->where = decide(table, part->command);
+		parts = lappend(parts, part);
+	}
+	return parts;
+}
+
+static void
+plan_table(SlDdl *ddl, SlTable *table)
+{
+	AlterTableStmt *statement = (AlterTableStmt *) ddl->node;
+	Alteration *alteration = palloc0(sizeof(Alteration));
+
+	sl_ddl_lock(statement->relation, AlterTableGetLockLevel(statement->cmds));
+	alteration->table = table;
+	alteration->name = sl_ddl_name(table->relid);
+	alteration->only = !statement->relation->inh;
+	alteration->parts = make_parts(ddl, table, statement);
+	ddl->state = alteration;
+	ddl->finish = finish_alter;
+	sl_ddl_add_shards(ddl, sl_table_homes(table));
+	plan_here(ddl, alteration);
+}
+
+/* Another table must not become the parent of one of ours, nor its child. */
+static void
+check_relatives(const AlterTableStmt *statement)
+{
+	ListCell   *cell;
+
+	foreach(cell, statement->cmds)
+	{
+		AlterTableCmd *command = lfirst(cell);
+		SlTable    *table = NULL;
+
+		if (command->subtype == AT_AttachPartition)
+			table = sl_ddl_table(castNode(PartitionCmd, command->def)->name);
+		else if (command->subtype == AT_AddInherit)
+			table = sl_ddl_table(castNode(RangeVar, command->def));
+		if (table != NULL)
+			sl_ddl_refuse(table, "change the inheritance of", NULL);
+	}
+}
+
+bool
+sl_ddl_plan_alter(SlDdl *ddl)
+{
+	AlterTableStmt *statement = castNode(AlterTableStmt, ddl->node);
+	SlTable    *table;
+
+	if (statement->objtype == OBJECT_INDEX)
+		return sl_ddl_plan_alter_index(ddl);
+	if (statement->objtype == OBJECT_TYPE)
+		return sl_ddl_plan_composite(ddl);
+	if (statement->objtype != OBJECT_TABLE && statement->objtype != OBJECT_FOREIGN_TABLE)
+		return false;
+	table = sl_ddl_table(statement->relation);
+	if (table != NULL)
+		plan_table(ddl, table);
+	else
+		check_relatives(statement);
+	return table != NULL;
+}

@@ -1,0 +1,365 @@
+/*
+ * ddl_hook.c
+ *		Carries DDL on tables of ours to the shards.
+ *
+ * A statement runs here first: that checks privileges, takes the router's lock
+ * and says in PostgreSQL's own words what is wrong with it.  Then its text goes
+ * to the shards, in the session's transaction, so that all of it happens or
+ * nothing.  Only what PostgreSQL does not allow in a transaction, such as VACUUM,
+ * goes to the shards outside of one, and first.
+ *
+ * Statements that PostgreSQL makes for parts of one that is being carried
+ * (the sequence of a serial column) are not looked at: their text is not theirs.
+ *
+ * What is dropped along with something else stays on the shards, and a notice
+ * says so: nobody loses the rows of a table that he did not name.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_trigger.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "tcop/utility.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "base/base.h"
+#include "ddl/ddl.h"
+#include "ddl/ddl_internal.h"
+
+/* The arguments of the hook, for those that come after us. */
+typedef struct Call
+{
+	PlannedStmt *statement;
+	const char *source;
+	bool		read_only_tree;
+	ProcessUtilityContext context;
+	ParamListInfo params;
+	QueryEnvironment *environment;
+	DestReceiver *receiver;
+	QueryCompletion *completion;
+} Call;
+
+static ProcessUtility_hook_type next_utility = NULL;
+static object_access_hook_type next_object_access = NULL;
+
+/* A statement that is being carried runs here. */
+static bool is_carrying = false;
+
+/*
+ * Names of the tables that the running statement has dropped here and not on
+ * the shards, and of those that it means to drop there.  The names live in
+ * the context of the outermost statement.
+ */
+static int	statement_depth = 0;
+static List *left_behind = NIL;
+static List *dropped = NIL;
+static MemoryContext left_context = NULL;
+
+/* A column of ours that was dropped along with something else. */
+typedef struct LostColumn
+{
+	Oid			relid;
+	int			number;
+	char	   *name;
+} LostColumn;
+
+static List *lost_columns = NIL;
+
+static void
+run_next(const Call *call, PlannedStmt *statement, bool read_only_tree)
+{
+	(next_utility ? next_utility : standard_ProcessUtility)
+		(statement, call->source, read_only_tree, call->context, call->params,
+		 call->environment, call->receiver, call->completion);
+}
+
+/* Runs a statement of ours, or one that was changed, in place of the whole. */
+static void
+run_instead(const Call *call, Node *node)
+{
+	PlannedStmt *statement = makeNode(PlannedStmt);
+
+	if (node == call->statement->utilityStmt)
+	{
+		run_next(call, call->statement, call->read_only_tree);
+		return;
+	}
+	statement->commandType = CMD_UTILITY;
+	statement->canSetTag = call->statement->canSetTag;
+	statement->utilityStmt = node;
+	statement->stmt_location = call->statement->stmt_location;
+	statement->stmt_len = call->statement->stmt_len;
+	run_next(call, statement, false);
+}
+
+static void
+run_here(const Call *call, const SlDdl *ddl)
+{
+	bool		outer = is_carrying;
+	List	   *outer_dropped = dropped;
+	ListCell   *cell;
+
+	/* Whatever happens, later statements must not be taken for parts. */
+	is_carrying = true;
+	dropped = ddl->dropped;
+	PG_TRY();
+	{
+		foreach(cell, ddl->local)
+		{
+			run_instead(call, lfirst(cell));
+			CommandCounterIncrement();
+		}
+	}
+	PG_FINALLY();
+	{
+		is_carrying = outer;
+		dropped = outer_dropped;
+	}
+	PG_END_TRY();
+}
+
+static void
+carry(const Call *call, SlDdl *ddl)
+{
+	/* What runs nowhere here is not refused by PostgreSQL itself. */
+	if (ddl->local == NIL)
+		PreventCommandIfReadOnly(GetCommandTagName(CreateCommandTag(ddl->node)));
+	sl_ddl_check_shards(ddl);
+	if (ddl->is_separate)
+	{
+		sl_ddl_send(ddl);
+		run_here(call, ddl);
+		return;
+	}
+	run_here(call, ddl);
+	if (ddl->finish != NULL)
+		ddl->finish(ddl);
+	sl_ddl_send(ddl);
+}
+
+static bool
+is_watching(const Call *call)
+{
+	return sl_carry_ddl && !IsBinaryUpgrade &&
+		!(is_carrying && call->context == PROCESS_UTILITY_SUBCOMMAND);
+}
+
+/* Carries the statement if it concerns a table of ours. */
+static void
+run_statement(const Call *call)
+{
+	SlDdl		ddl = {.node = call->statement->utilityStmt,.source = call->source};
+
+	ddl.start = Max(call->statement->stmt_location, 0);
+	ddl.length = call->statement->stmt_len > 0 ? call->statement->stmt_len :
+		(int) strlen(call->source) - ddl.start;
+	ddl.has_text = call->context != PROCESS_UTILITY_SUBCOMMAND;
+	ddl.is_top_level = call->context == PROCESS_UTILITY_TOPLEVEL;
+	if (is_watching(call) && sl_ddl_plan(&ddl))
+		carry(call, &ddl);
+	else
+		run_next(call, call->statement, call->read_only_tree);
+}
+
+static bool
+has_column(const LostColumn *lost)
+{
+	HeapTuple	tuple = SearchSysCacheAttNum(lost->relid, lost->number);
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+/* A column that goes with its type would go here and not on the shards. */
+static void
+refuse_lost_columns(void)
+{
+	ListCell   *cell;
+
+	CommandCounterIncrement();
+	foreach(cell, lost_columns)
+	{
+		LostColumn *lost = lfirst(cell);
+
+		if (get_rel_name(lost->relid) == NULL || has_column(lost))
+			continue;
+		ereport(ERROR,
+				errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				errmsg("cannot drop column \"%s\" of table \"%s\" along with something else",
+					   lost->name, get_rel_name(lost->relid)),
+				errdetail("The table's rows are on shards, which would keep the column."),
+				errhint("Drop the column first: ALTER TABLE ... DROP COLUMN."));
+	}
+}
+
+static void
+tell_left_behind(void)
+{
+	StringInfoData names;
+	ListCell   *cell;
+
+	if (left_behind == NIL)
+		return;
+	initStringInfo(&names);
+	foreach(cell, left_behind)
+		appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", (char *) lfirst(cell));
+	ereport(NOTICE,
+			errmsg_plural("%d table stays on the shards",
+						  "%d tables stay on the shards",
+						  list_length(left_behind), list_length(left_behind)),
+			errdetail_internal("%s", names.data));
+}
+
+static void
+watch_commands(PlannedStmt *statement, const char *source, bool read_only_tree,
+			   ProcessUtilityContext context, ParamListInfo params,
+			   QueryEnvironment *environment, DestReceiver *receiver,
+			   QueryCompletion *completion)
+{
+	Call		call = {statement, source, read_only_tree, context, params, environment,
+	receiver, completion};
+
+	/* Only these can drop a table; all others are quicker without. */
+	if (!IsA(statement->utilityStmt, DropStmt) &&
+		!IsA(statement->utilityStmt, DropOwnedStmt))
+	{
+		run_statement(&call);
+		return;
+	}
+	if (statement_depth == 0)
+	{
+		left_behind = NIL;
+		lost_columns = NIL;
+		left_context = CurrentMemoryContext;
+	}
+	statement_depth++;
+	PG_TRY();
+	{
+		run_statement(&call);
+		if (statement_depth == 1)
+		{
+			refuse_lost_columns();
+			tell_left_behind();
+		}
+	}
+	PG_FINALLY();
+	{
+		statement_depth--;
+	}
+	PG_END_TRY();
+}
+
+static void
+leave_behind(Oid relid)
+{
+	MemoryContext old_context;
+	char	   *name;
+	ListCell   *cell;
+
+	if (list_member_oid(dropped, relid))
+		return;
+	old_context = MemoryContextSwitchTo(left_context);
+	name = sl_ddl_name(relid);
+	foreach(cell, left_behind)
+	{
+		if (strcmp(lfirst(cell), name) == 0)
+			name = NULL;
+		if (name == NULL)
+			break;
+	}
+	if (name != NULL)
+		left_behind = lappend(left_behind, name);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Returns the table of a trigger. */
+static Oid
+table_of_trigger(Oid trigger)
+{
+	Relation	relation = table_open(TriggerRelationId, AccessShareLock);
+	Oid			result = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(trigger));
+	scan = systable_beginscan(relation, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		result = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return result;
+}
+
+/* A column is dropped; whether its table is as well is not known yet. */
+static void
+note_column(Oid relid, int column)
+{
+	MemoryContext old_context;
+	LostColumn *lost;
+
+	if (sl_table_get(relid) == NULL)
+		return;
+	old_context = MemoryContextSwitchTo(left_context);
+	lost = palloc(sizeof(LostColumn));
+	lost->relid = relid;
+	lost->number = column;
+	lost->name = get_attname(relid, column, false);
+	lost_columns = lappend(lost_columns, lost);
+	MemoryContextSwitchTo(old_context);
+}
+
+/*
+ * The triggers of a reference table go before the table, and without them it
+ * is one no more: so they are what is watched there.
+ */
+static void
+watch_objects(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	SlTable    *table;
+
+	if (next_object_access)
+		next_object_access(access, class_id, object_id, sub_id, arg);
+	if (access != OAT_DROP || statement_depth == 0 || !sl_carry_ddl)
+		return;
+	if (sub_id != 0)
+	{
+		if (class_id == RelationRelationId && !is_carrying)
+			note_column(object_id, sub_id);
+		return;
+	}
+	if (class_id == TriggerRelationId)
+	{
+		Oid			relid = table_of_trigger(object_id);
+
+		table = OidIsValid(relid) ? sl_table_get(relid) : NULL;
+		if (table != NULL && table->kind == SL_TABLE_REFERENCE)
+			leave_behind(relid);
+	}
+	else if (class_id == RelationRelationId && get_rel_relkind(object_id) == RELKIND_FOREIGN_TABLE &&
+			 sl_table_get(object_id) != NULL)
+		leave_behind(object_id);
+}
+
+void
+sl_ddl_init(void)
+{
+	next_utility = ProcessUtility_hook;
+	ProcessUtility_hook = watch_commands;
+	next_object_access = object_access_hook;
+	object_access_hook = watch_objects;
+}

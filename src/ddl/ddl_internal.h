@@ -1,0 +1,190 @@
+/*
+ * ddl_internal.h
+ *		What the files of this area share.
+ *
+ * A statement becomes an SlDdl: what of it runs here, and which texts go to
+ * which shards.  A rule (ddl_rules.c) makes it, before anything has happened;
+ * what can only be said when the statement has run here is added by "finish".
+ */
+#ifndef SL_DDL_INTERNAL_H
+#define SL_DDL_INTERNAL_H
+
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+#include "storage/lockdefs.h"
+
+#include "map/table.h"
+#include "remote/remote.h"
+
+typedef struct SlDdl SlDdl;
+
+struct SlDdl
+{
+	Node	   *node;			/* the statement, which is not to be changed */
+	const char *source;			/* its text, and maybe of others around it */
+	int			start;			/* where it begins in there */
+	int			length;
+	bool		has_text;		/* source is not that of another statement */
+	bool		is_top_level;
+	bool		is_separate;	/* outside of the transaction, shards first */
+	List	   *shards;			/* that must be available: SlShards */
+	List	   *dropped;		/* OIDs of tables that the shards drop too */
+	List	   *local;			/* statements to run here, in this order */
+	List	   *steps;			/* SlDdlSteps, in this order */
+	void		(*finish) (SlDdl *ddl); /* or NULL */
+	void	   *state;			/* for "finish" */
+};
+
+/* One text for some shards. */
+typedef struct SlDdlStep
+{
+	List	   *shards;
+	char	   *sql;
+} SlDdlStep;
+
+/*
+ * A kind of statement: "plan" finds out whether it concerns a table of ours,
+ * and if so fills in the rest.
+ */
+typedef struct SlDdlRule
+{
+	NodeTag		tag;
+	bool		(*plan) (SlDdl *ddl);
+} SlDdlRule;
+
+/* Part of a source, both ends as offsets. */
+typedef struct SlSpan
+{
+	int			start;
+	int			end;
+} SlSpan;
+
+/* Another text for part of a source. */
+typedef struct SlChange
+{
+	SlSpan		span;
+	const char *replacement;
+} SlChange;
+
+/* ddl_rules.c */
+extern bool sl_ddl_plan(SlDdl *ddl);
+
+/* ddl_send.c */
+extern void sl_ddl_add_shards(SlDdl *ddl, List *shards);
+extern void sl_ddl_add_step(SlDdl *ddl, List *shards, char *sql);
+extern void sl_ddl_check_shards(const SlDdl *ddl);
+extern void sl_ddl_send(SlDdl *ddl);
+extern void sl_ddl_run_now(List *shards, char *sql);
+extern SlReply *sl_ddl_ask(List *shards, const char *sql, const char *param, int *count);
+extern List *sl_ddl_shards_with_role(List *shards, const char *role);
+extern List *sl_ddl_shards_that(List *shards, const char *sql, const char *param, bool answer);
+
+/* ddl_text.c */
+extern char *sl_ddl_text(const SlDdl *ddl);
+extern char *sl_ddl_changed(const SlDdl *ddl, SlSpan span, List *changes);
+extern SlSpan sl_ddl_whole(const SlDdl *ddl);
+extern SlSpan sl_ddl_name_span(const SlDdl *ddl, const RangeVar *name);
+extern List *sl_ddl_rename_in(const SlDdl *ddl, List *changes, const RangeVar *name,
+							  const char *qualified);
+extern List *sl_ddl_split(const SlDdl *ddl, const RangeVar *relation);
+extern int	sl_ddl_last_end(const SlDdl *ddl, int from, int before);
+extern char *sl_ddl_literal(const char *value);
+
+/* ddl_target.c */
+extern SlTable *sl_ddl_table(const RangeVar *relation);
+extern SlTable *sl_ddl_table_by_names(List *names);
+extern void sl_ddl_lock(const RangeVar *relation, LOCKMODE mode);
+extern void sl_ddl_check_owner(Oid relid);
+extern char *sl_ddl_name(Oid relid);
+extern char *sl_ddl_name_in(Oid relid, const char *object);
+extern bool sl_ddl_is_foreign(const SlTable *table);
+extern List *sl_ddl_all_tables(void);
+extern bool sl_ddl_is_key(const SlTable *table, const char *column);
+extern List *sl_ddl_groups(List *tables);
+extern void sl_ddl_run_here(SlDdl *ddl, void *statement);
+pg_noreturn extern void sl_ddl_refuse(const SlTable *table, const char *what, const char *hint);
+
+extern void sl_ddl_check_reference_trigger(const SlTable *table, const char *trigger,
+										   const char *what);
+
+/* Tables that live on the same shards. */
+typedef struct SlDdlGroup
+{
+	List	   *shards;
+	List	   *tables;
+	bool		is_reference;
+} SlDdlGroup;
+
+/* ddl_constraint.c */
+extern void sl_ddl_check_constraint(const SlTable *table, const Constraint *constraint,
+									const char *column);
+extern void sl_ddl_check_unique_index(const SlTable *table, const IndexStmt *statement);
+extern bool sl_ddl_is_for_shards(const Constraint *constraint);
+
+/* ddl_alter.c */
+extern bool sl_ddl_plan_alter(SlDdl *ddl);
+
+/* ddl_column.c */
+typedef struct SlColumnText
+{
+	char	   *piece;			/* that adds the column */
+	List	   *before;			/* SlDdlSteps */
+	List	   *after;
+} SlColumnText;
+
+extern AlterTableCmd *sl_ddl_local_column(const AlterTableCmd *command);
+extern SlColumnText sl_ddl_add_column(const SlDdl *ddl, const SlTable *table, const char *table_name,
+									  const ColumnDef *column, SlSpan span);
+extern bool sl_ddl_draws(Oid relid, const char *column);
+extern void sl_ddl_set_own_default(SlDdl *ddl, const SlTable *table, const char *table_name,
+								   const char *column);
+
+/* ddl_index.c */
+typedef struct SlIndex
+{
+	char	   *name;			/* qualified */
+	SlTable    *table;
+	bool		is_local;		/* here as well, as of a reference table */
+} SlIndex;
+
+extern SlIndex *sl_ddl_find_index(const RangeVar *name);
+extern bool sl_ddl_plan_create_index(SlDdl *ddl);
+extern bool sl_ddl_plan_alter_index(SlDdl *ddl);
+extern bool sl_ddl_plan_reindex(SlDdl *ddl);
+extern bool sl_ddl_plan_cluster(SlDdl *ddl);
+
+/* ddl_drop.c */
+extern bool sl_ddl_plan_drop(SlDdl *ddl);
+
+/* ddl_grant.c */
+extern bool sl_ddl_plan_grant(SlDdl *ddl);
+
+/* ddl_rename.c */
+extern bool sl_ddl_plan_rename(SlDdl *ddl);
+extern bool sl_ddl_plan_schema(SlDdl *ddl);
+
+/* ddl_object.c */
+typedef struct SlStatistics
+{
+	char	   *name;			/* qualified */
+	SlTable    *table;
+} SlStatistics;
+
+extern SlStatistics *sl_ddl_find_statistics(List *names);
+extern bool sl_ddl_plan_comment(SlDdl *ddl);
+extern bool sl_ddl_plan_create_statistics(SlDdl *ddl);
+extern bool sl_ddl_plan_alter_statistics(SlDdl *ddl);
+extern bool sl_ddl_plan_create_table(SlDdl *ddl);
+
+/* ddl_type.c */
+extern List *sl_ddl_shards_with_type(Oid type);
+extern bool sl_ddl_plan_enum(SlDdl *ddl);
+extern bool sl_ddl_plan_domain(SlDdl *ddl);
+extern bool sl_ddl_plan_composite(SlDdl *ddl);
+extern bool sl_ddl_plan_type_name(SlDdl *ddl, List *names);
+
+/* ddl_lock.c */
+extern bool sl_ddl_plan_lock(SlDdl *ddl);
+extern bool sl_ddl_plan_vacuum(SlDdl *ddl);
+
+#endif							/* SL_DDL_INTERNAL_H */

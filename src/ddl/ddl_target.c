@@ -1,0 +1,234 @@
+/*
+ * ddl_target.c
+ *		The tables that a statement names.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
+#include "commands/tablecmds.h"
+#include "miscadmin.h"
+#include "parser/parse_func.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "ddl/ddl_internal.h"
+
+/* Returns the table of ours with that name, or NULL; takes no lock. */
+SlTable *
+sl_ddl_table(const RangeVar *relation)
+{
+	Oid			relid = relation != NULL ? RangeVarGetRelid(relation, NoLock, true) : InvalidOid;
+
+	return OidIsValid(relid) ? sl_table_get(relid) : NULL;
+}
+
+SlTable *
+sl_ddl_table_by_names(List *names)
+{
+	return sl_ddl_table(makeRangeVarFromNameList(names));
+}
+
+/* PostgreSQL checks that itself for whatever runs here. */
+void
+sl_ddl_check_owner(Oid relid)
+{
+	if (!sl_class_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+					   get_rel_name(relid));
+}
+
+static void
+check_before_lock(const RangeVar *relation, Oid relid, Oid old_relid, void *arg)
+{
+	if (OidIsValid(relid))
+		sl_ddl_check_owner(relid);
+}
+
+/*
+ * Locks a table here, before its shards, for the owner.  It is what keeps DDL
+ * and the router's other statements apart, and in one order.
+ */
+void
+sl_ddl_lock(const RangeVar *relation, LOCKMODE mode)
+{
+	(void) RangeVarGetRelidExtended(relation, mode, 0, check_before_lock, NULL);
+}
+
+/* Returns the qualified name, which is the same on the shards. */
+char *
+sl_ddl_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
+/* Returns the qualified name of something else in the table's schema. */
+char *
+sl_ddl_name_in(Oid relid, const char *object)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), object);
+}
+
+bool
+sl_ddl_is_foreign(const SlTable *table)
+{
+	return table->kind != SL_TABLE_REFERENCE;
+}
+
+static Oid
+reference_function(void)
+{
+	Oid			no_types[1] = {InvalidOid};
+	List	   *name = list_make2(makeString("shardlet"), makeString(SL_REFERENCE_FUNCTION));
+
+	return LookupFuncName(name, 0, no_types, true);
+}
+
+/* Returns the tables whose triggers call our function. */
+static List *
+reference_tables(void)
+{
+	Oid			function = reference_function();
+	List	   *relids = NIL;
+	List	   *result = NIL;
+	ListCell   *cell;
+	Relation	relation;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (!OidIsValid(function))
+		return NIL;
+	relation = table_open(TriggerRelationId, AccessShareLock);
+	scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger row = (Form_pg_trigger) GETSTRUCT(tuple);
+
+		if (row->tgfoid == function)
+			relids = list_append_unique_oid(relids, row->tgrelid);
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	foreach(cell, relids)
+	{
+		SlTable    *table = sl_table_get(lfirst_oid(cell));
+
+		if (table != NULL)
+			result = lappend(result, table);
+	}
+	return result;
+}
+
+/* Returns all tables of ours, reference tables included. */
+List *
+sl_ddl_all_tables(void)
+{
+	return list_concat(sl_table_all(), reference_tables());
+}
+
+bool
+sl_ddl_is_key(const SlTable *table, const char *column)
+{
+	AttrNumber	number = get_attnum(table->relid, column);
+
+	for (int i = 0; i < table->key_count; i++)
+	{
+		if (table->key[i] == number)
+			return true;
+	}
+	return false;
+}
+
+static bool
+is_same_set(const List *a, const List *b)
+{
+	return list_length(a) == list_length(b) && list_difference_ptr(a, b) == NIL;
+}
+
+/*
+ * Puts tables together that live on the same shards.  Reference tables come
+ * last, and by themselves only where they must: others may refer to them.
+ */
+List *
+sl_ddl_groups(List *tables)
+{
+	List	   *groups = NIL;
+	ListCell   *cell;
+	ListCell   *group_cell;
+
+	foreach(cell, tables)
+	{
+		SlTable    *table = lfirst(cell);
+		List	   *shards = sl_table_homes(table);
+		SlDdlGroup *group = NULL;
+
+		foreach(group_cell, groups)
+		{
+			group = lfirst(group_cell);
+			if (is_same_set(group->shards, shards))
+				break;
+			group = NULL;
+		}
+		if (group == NULL)
+		{
+			group = palloc0(sizeof(SlDdlGroup));
+			group->shards = shards;
+			group->is_reference = table->kind == SL_TABLE_REFERENCE;
+			groups = group->is_reference ? lappend(groups, group) : lcons(group, groups);
+		}
+		group->tables = lappend(group->tables, table);
+	}
+	return groups;
+}
+
+void
+sl_ddl_run_here(SlDdl *ddl, void *statement)
+{
+	ddl->local = lappend(ddl->local, statement);
+}
+
+void
+sl_ddl_refuse(const SlTable *table, const char *what, const char *hint)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("cannot %s table \"%s\"", what, get_rel_name(table->relid)),
+			errdetail(table->kind == SL_TABLE_REFERENCE ?
+					  "It is a reference table, with a copy on every shard." :
+					  "Its rows are on shards."),
+			hint != NULL ? errhint("%s", hint) : 0);
+}
+
+/* The triggers that carry the changes of a reference table are not the user's. */
+void
+sl_ddl_check_reference_trigger(const SlTable *table, const char *trigger, const char *what)
+{
+	Relation	relation = RelationIdGetRelation(table->relid);
+	Oid			function = reference_function();
+	bool		is_own = false;
+
+	if (!RelationIsValid(relation))
+		return;
+	for (int i = 0; relation->trigdesc != NULL && i < relation->trigdesc->numtriggers; i++)
+	{
+		const Trigger *row = &relation->trigdesc->triggers[i];
+
+		if (row->tgfoid == function && strcmp(row->tgname, trigger) == 0)
+			is_own = true;
+	}
+	RelationClose(relation);
+	if (is_own)
+		sl_ddl_refuse(table, psprintf("%s a trigger that carries the changes of", what), NULL);
+}

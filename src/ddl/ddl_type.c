@@ -1,0 +1,137 @@
+/*
+ * ddl_type.c
+ *		Types and domains that tables of ours are made of.
+ *
+ * They are on the shards because the tables are, so a change concerns the
+ * shards of every table that uses the type: as a column, as the element of an
+ * array, as a field, or below a domain.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_type.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "ddl/ddl_internal.h"
+
+static bool uses_type(Oid type, Oid wanted);
+
+/* Does a table, or a composite type, have a column of the type? */
+static bool
+has_column(Oid relid, Oid wanted)
+{
+	Relation	relation = relation_open(relid, AccessShareLock);
+	TupleDesc	columns = RelationGetDescr(relation);
+	bool		result = false;
+
+	check_stack_depth();
+	for (int i = 0; i < columns->natts && !result; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(columns, i);
+
+		result = !column->attisdropped && uses_type(column->atttypid, wanted);
+	}
+	relation_close(relation, AccessShareLock);
+	return result;
+}
+
+static bool
+uses_type(Oid type, Oid wanted)
+{
+	Oid			element = get_element_type(type);
+	Oid			base = get_typtype(type) == TYPTYPE_DOMAIN ? getBaseType(type) : InvalidOid;
+	Oid			row = get_typ_typrelid(type);
+
+	if (type == wanted)
+		return true;
+	if (OidIsValid(element))
+		return uses_type(element, wanted);
+	if (OidIsValid(base))
+		return uses_type(base, wanted);
+	return OidIsValid(row) && has_column(row, wanted);
+}
+
+/* Returns the shards of all tables that use a type. */
+List *
+sl_ddl_shards_with_type(Oid type)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, sl_ddl_all_tables())
+	{
+		SlTable    *table = lfirst(cell);
+
+		if (has_column(table->relid, type))
+			result = list_concat_unique_ptr(result, sl_table_homes(table));
+	}
+	return result;
+}
+
+static Oid
+find_type(List *names)
+{
+	Type		tuple = LookupTypeName(NULL, makeTypeNameFromNameList(names), NULL, true);
+	Oid			result = InvalidOid;
+
+	if (tuple != NULL)
+	{
+		result = typeTypeId(tuple);
+		ReleaseSysCache(tuple);
+	}
+	return result;
+}
+
+/* Carries the statement as it is, if a table of ours uses the type. */
+static bool
+carry_text(SlDdl *ddl, List *names)
+{
+	Oid			type = find_type(names);
+	List	   *shards = OidIsValid(type) ? sl_ddl_shards_with_type(type) : NIL;
+
+	if (shards == NIL)
+		return false;
+	sl_ddl_run_here(ddl, ddl->node);
+	sl_ddl_add_step(ddl, shards, sl_ddl_text(ddl));
+	return true;
+}
+
+bool
+sl_ddl_plan_enum(SlDdl *ddl)
+{
+	return carry_text(ddl, castNode(AlterEnumStmt, ddl->node)->typeName);
+}
+
+bool
+sl_ddl_plan_domain(SlDdl *ddl)
+{
+	return carry_text(ddl, castNode(AlterDomainStmt, ddl->node)->typeName);
+}
+
+/* Renames and new schemas of types and domains. */
+bool
+sl_ddl_plan_type_name(SlDdl *ddl, List *names)
+{
+	return carry_text(ddl, names);
+}
+
+/* ALTER TYPE of a composite type, whose name the parser has as a relation's. */
+bool
+sl_ddl_plan_composite(SlDdl *ddl)
+{
+	RangeVar   *name = IsA(ddl->node, RenameStmt) ? ((RenameStmt *) ddl->node)->relation :
+	castNode(AlterTableStmt, ddl->node)->relation;
+	List	   *names = list_make1(makeString(name->relname));
+
+	if (name->schemaname != NULL)
+		names = lcons(makeString(name->schemaname), names);
+	return carry_text(ddl, names);
+}
