@@ -1,0 +1,31 @@
+-- Columns come and go, so that attribute numbers are no longer what they were.
+
+ALTER TABLE customers ADD COLUMN extra int DEFAULT 5;
+ALTER TABLE orders ADD COLUMN extra text, ADD COLUMN more int DEFAULT 7 NOT NULL;
+ALTER TABLE items ADD COLUMN extra text DEFAULT 'x';
+ALTER TABLE customers DROP COLUMN extra;
+ALTER TABLE orders DROP COLUMN extra;
+ALTER TABLE orders DROP COLUMN more;
+ALTER TABLE items DROP COLUMN extra;
+ALTER TABLE skew ADD COLUMN n2 int;
+UPDATE skew SET n2 = n;
+ALTER TABLE skew DROP COLUMN n;
+ALTER TABLE skew RENAME COLUMN n2 TO n;
+ALTER TABLE holes ADD COLUMN e text DEFAULT 'e';
+ALTER TABLE holes DROP COLUMN e;
+ALTER TABLE members ADD COLUMN phone text;
+ALTER TABLE members DROP COLUMN phone;
+ALTER TABLE kinds ADD COLUMN extra int[] DEFAULT '{1}';
+ALTER TABLE kinds DROP COLUMN extra;
+ALTER TABLE kinds DROP COLUMN money;
+ALTER TABLE accounts ADD COLUMN extra int, DROP COLUMN opened, ADD COLUMN opened date;
+ALTER TABLE accounts DROP COLUMN extra;
+UPDATE accounts SET opened = date '2024-02-27' + acct;
+ALTER TABLE tickets ADD COLUMN extra int;
+ALTER TABLE tickets DROP COLUMN extra;
+ALTER TABLE products ADD COLUMN extra int DEFAULT 1;
+ALTER TABLE products DROP COLUMN extra;
+ALTER TABLE config ADD COLUMN extra int;
+ALTER TABLE config DROP COLUMN extra;
+ALTER TABLE events ADD COLUMN extra int;
+ALTER TABLE events DROP COLUMN extra;

@@ -1,0 +1,239 @@
+
+# Sharded, reference and placed tables answer like plain ones: every statement of
+# test/oracle/*.sql gives the same on both.
+#
+# TABLE_ORACLE_ONLY=regex runs the lists whose name matches, TABLE_ORACLE_PASS=regex
+# the passes.  TABLE_ORACLE_SELF=1 compares a second plain database, with its rows
+# in another order and with other plans: what differs there is not defined by SQL
+# and must not stand in a list.  TABLE_ORACLE_BY_HAND=1 makes the tables without
+# distribute() and its kin.
+
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Utils;
+use ShardletCluster;
+use TableOracle;
+use Test::More;
+use WireClient;
+
+my $folder = "$FindBin::Bin/../oracle";
+my $self_test = $ENV{TABLE_ORACLE_SELF};
+
+# table => [kind, map or shard, key]; tables that others refer to come first.
+my @tables = (
+	[ products => 'reference' ],
+	[ regions => 'reference' ],
+	[ customers => 'sharded', 'customer', 'customer_id' ],
+	[ orders => 'sharded', 'customer', 'customer_id' ],
+	[ items => 'sharded', 'customer', 'customer_id' ],
+	[ skew => 'sharded', 'customer', 'customer_id' ],
+	[ nothing => 'sharded', 'customer', 'customer_id' ],
+	[ members => 'sharded', 'customer', 'customer_id' ],
+	[ wide => 'sharded', 'customer', 'customer_id' ],
+	[ tickets => 'sharded', 'customer', 'customer_id' ],
+	[ visits => 'sharded', 'customer', 'visitor' ],
+	[ holes => 'sharded', 'thing', 'id' ],
+	[ tree => 'sharded', 'thing', 'node' ],
+	[ kinds => 'sharded', 'thing', 'id' ],
+	[ big => 'sharded', 'thing', 'id' ],
+	[ '"Odd Schema"."Odd Table"' => 'sharded', 'thing', '"Key Col"' ],
+	[ lonely => 'sharded', 'span', 'id' ],
+	[ days => 'sharded', 'calendar', 'day' ],
+	[ regional => 'sharded', 'region', 'region' ],
+	[ accounts => 'sharded', 'tenant', 'tenant, acct' ],
+	[ codes => 'sharded', 'code', 'code' ],
+	[ devices => 'sharded', 'device', 'device' ],
+	[ events => 'sharded', 'log', undef ],
+	[ config => 'placed', 's3', undef ],
+	[ notes => 'local' ],
+);
+my @names = map { $_->[0] } @tables;
+my %keys = map { $_->[0] => [ @$_[ 2, 3 ] ] } grep { $_->[1] eq 'sharded' && $_->[3] } @tables;
+
+my $maps = q{
+	SELECT shardlet.create_map('customer');
+	SELECT shardlet.create_map('thing', shardlets => 7);
+	SELECT shardlet.create_map('span', 'range', '{int}');
+	SELECT shardlet.assign_range('span', 's2', NULL, 1000), shardlet.assign_range('span', 's1', 1000, 2000), shardlet.assign_range('span', 's3', 2000, NULL);
+	SELECT shardlet.create_map('calendar', 'range', '{date}');
+	SELECT shardlet.assign_range('calendar', 's1', NULL, date '2026-01-01'), shardlet.assign_range('calendar', 's2', date '2026-01-01', date '2026-01-10'),
+		shardlet.assign_range('calendar', 's1', date '2026-01-10', date '2026-02-01'), shardlet.assign_range('calendar', 's4', date '2026-02-01', NULL);
+	SELECT shardlet.create_map('region', 'list', '{text}');
+	SELECT shardlet.assign_keys('region', 's1', ARRAY['north', 'south']), shardlet.assign_key('region', 's3', 'east'::text), shardlet.assign_default('region', 's4');
+	SELECT shardlet.create_map('tenant', 'hash', '{text,int}');
+	SELECT shardlet.create_map('code', 'hash', '{text}');
+	SELECT shardlet.create_map('device', 'hash', '{uuid}');
+	SELECT shardlet.create_map('log', 'spread');
+};
+
+# The shards are databases beside the router's and the plain one: one server is
+# enough, and quick to make.
+my $c = ShardletCluster->new(shards => 0, local => 4,
+	router_conf => "restart_after_crash = on\nlog_statement = none\nfsync = off\nautovacuum = off");
+my $node = $c->router;
+$node->safe_psql('postgres', 'CREATE DATABASE plain');
+for my $database ('plain', 'app')
+{
+	$node->safe_psql('postgres', "ALTER DATABASE $database SET timezone = 'Europe/Berlin'");
+	run_file($database, 'tables');
+}
+if ($self_test)
+{
+	scramble();
+}
+else
+{
+	$c->sql($maps);
+	$ENV{TABLE_ORACLE_BY_HAND} ? distribute_by_hand() : distribute();
+}
+run_file($_, 'objects') for 'plain', 'app';
+$c->sql('ANALYZE') if $self_test;
+$node->safe_psql('plain', 'ANALYZE');
+
+my @settings = ("SET statement_timeout = '25s'", 'SET extra_float_digits = 1');
+my $plain = WireClient->new($node, 'plain', settings => \@settings);
+my $router = WireClient->new($node, 'app', settings => [ @settings, $self_test ? ('SET enable_hashjoin = off', 'SET enable_hashagg = off', 'SET enable_indexscan = off') : () ]);
+my $log = "$PostgreSQL::Test::Utils::log_path/oracle_differences.txt";
+my $oracle = TableOracle->new(plain => $plain, router => $router, log => $log, after_write => $self_test ? undef : \&misplaced);
+
+# name, protocol, what is done before on both sides
+my @passes = (
+	[ 'as distributed', 'simple' ],
+	[ 'other attribute numbers, prepared', 'prepared', 'altered' ],
+	[ 'read in parts', 'portal' ],
+);
+my ($only, $pass_only) = map { $ENV{$_} // '' } qw(TABLE_ORACLE_ONLY TABLE_ORACLE_PASS);
+my @lists = grep { m{([^/]+)\.sql$} && $1 =~ /(?:$only)/ } sort glob "$folder/*.sql";
+my $total = 0;
+
+for my $pass (@passes)
+{
+	my ($name, $protocol, $change) = @$pass;
+
+	if ($change)
+	{
+		run_file($_, $change) for 'plain', 'app';
+		shift_attributes() if !$self_test;
+	}
+	next if $name !~ /(?:$pass_only)/;
+	for my $list (@lists)
+	{
+		my ($short) = $list =~ m{([^/]+)\.sql$};
+		my ($count, $wrong) = $oracle->run_list($list, $protocol);
+		$total += $count;
+		is($wrong, 0, "$short, $name: $count statements");
+	}
+	is($oracle->compare_tables(@names), 0, "rows of all tables, $name");
+}
+cmp_ok($total, '>=', 3 * 450, "$total statements were compared") if $only eq '' && $pass_only eq '';
+note(sprintf '%.1f s: %s:%d', $_->[0], $_->[1]{file}, $_->[1]{line}) for sort { $b->[0] <=> $a->[0] } @{ $oracle->{slow} // [] };
+
+$_->close for $plain, $router;
+$c->destroy;
+done_testing();
+
+sub run_file
+{
+	my ($database, $name) = @_;
+	$node->safe_psql($database, slurp_file("$folder/setup/$name.sql"));
+	return;
+}
+
+sub distribute
+{
+	my %call = (
+		reference => sub { "shardlet.make_reference('$_[0]')" },
+		sharded => sub { "shardlet.distribute('$_[0]', '$_[2]'" . (defined $_[3] ? ", '$_[3]')" : ')') },
+		placed => sub { "shardlet.place('$_[0]', '$_[2]')" },
+	);
+	for my $table (grep { $_->[1] ne 'local' } @tables)
+	{
+		$c->sql('SELECT ' . $call{ $table->[1] }->(@$table));
+	}
+	return;
+}
+
+# Moves a third of the rows to the end of each table, so that a statement whose
+# result hangs on the order in the heap is found out.
+sub scramble
+{
+	for my $name (@names)
+	{
+		my $column = $c->sql("SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = '$name'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum LIMIT 1");
+		$c->sql("UPDATE $name SET $column = $column WHERE (ctid::text::point)[1]::int % 3 = 1");
+	}
+	return;
+}
+
+# What distribute() and its kin do, as far as reading and writing needs it.
+sub distribute_by_hand
+{
+	for my $shard (map { "s$_" } 1 .. 4)
+	{
+		run_file("app_$shard", 'tables');
+		$node->safe_psql("app_$shard", 'SET client_min_messages = error; TRUNCATE ' . join(', ', @names) . ' CASCADE');
+	}
+	for my $table (grep { $_->[1] ne 'local' } @tables)
+	{
+		my ($name, $kind, $map, $key) = @$table;
+		for my $shard (map { "s$_" } 1 .. 4)
+		{
+			my $where = $kind eq 'reference' ? 'true'
+			  : $kind eq 'placed' ? "'$map' = '$shard'"
+			  : defined $key ? "shardlet.route('$map', $key) = '$shard'"
+			  : "'s' || 1 + id % 4 = '$shard'";
+			my $columns = $c->sql("SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = '$name'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''");
+			my $file = "$PostgreSQL::Test::Utils::tmp_check/rows.copy";
+			$c->sql("\\copy (SELECT $columns FROM $name WHERE $where) TO '$file'");
+			$node->safe_psql("app_$shard", "\\copy $name ($columns) FROM '$file'");
+		}
+	}
+	for my $table (reverse grep { $_->[1] =~ /sharded|placed/ } @tables)
+	{
+		my ($name, $kind, $map, $key) = @$table;
+		my $columns = $c->sql(qq{
+			SELECT string_agg(format('%I %s%s%s%s', attname, format_type(atttypid, atttypmod),
+				CASE WHEN attcollation <> typcollation THEN ' COLLATE ' || attcollation::regcollation END,
+				CASE WHEN attgenerated <> '' THEN format(' GENERATED ALWAYS AS (%s) STORED', pg_get_expr(adbin, adrelid)) WHEN atthasdef THEN ' DEFAULT ' || pg_get_expr(adbin, adrelid) END,
+				CASE WHEN attnotnull THEN ' NOT NULL' END), ', ' ORDER BY attnum)
+			FROM pg_attribute JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+			WHERE attrelid = '$name'::regclass AND attnum > 0 AND NOT attisdropped});
+		my $options = $kind eq 'placed' ? "shard_id '" . $c->sql("SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = '$map' AND option_name = 'shard_id'") . "'"
+		  : defined $key ? "map '$map', key '$key'" : "map '$map'";
+		$c->sql("DROP TABLE $name CASCADE; CREATE FOREIGN TABLE $name (gone int, $columns) SERVER shardlet_tables OPTIONS ($options); ALTER FOREIGN TABLE $name DROP COLUMN gone");
+	}
+	return;
+}
+
+# A column comes and goes on some of the shards alone, so that attribute numbers
+# differ between them as well.
+sub shift_attributes
+{
+	my $number = 0;
+	for my $table (grep { $_->[1] eq 'sharded' } @tables)
+	{
+		$node->safe_psql('app_s' . (1 + $number++ % 4), "ALTER TABLE $table->[0] ADD COLUMN passing int; ALTER TABLE $table->[0] DROP COLUMN passing");
+	}
+	return;
+}
+
+# Rows of a table, as the session sees them, that are on a shard which does not
+# own their key; undef if all is well.
+sub misplaced
+{
+	my ($session, $table) = @_;
+	my ($map, $key) = @{ $keys{$table} // return };
+	my $at = 'q' . join ', q', 1 .. split /,/, $key;
+	my $types = join ', ', map { "q$_ text" } 1 .. split /,/, $key;
+	my $texts = join ', ', map { "($_)::text" } split /, */, $key;
+	my %cast = (customer => ['bigint'], thing => ['bigint'], span => ['int'], calendar => ['date'], region => ['text'], tenant => [ 'text', 'int' ], code => ['text'], device => ['uuid']);
+	my $number = 0;
+	my $arguments = join ', ', map { 'q' . ++$number . "::$_" } @{ $cast{$map} };
+	my ($result) = $session->simple("SELECT $at, shardlet_shard FROM shardlet.query('$map', 'SELECT $texts FROM $table') AS q($types, shardlet_shard name) WHERE shardlet.route('$map', $arguments) <> shardlet_shard");
+
+	return "could not look for misplaced rows: $result->{error}{M}" if $result->{error};
+	return if !@{ $result->{rows} };
+	return scalar @{ $result->{rows} } . ' rows on a shard that does not own them: ' . join('; ', map { join ' ', @$_ } @{ $result->{rows} });
+}
