@@ -1,0 +1,38 @@
+-- Window functions.
+
+SELECT customer_id, order_id, row_number() OVER (PARTITION BY customer_id ORDER BY created, order_id) FROM orders WHERE customer_id < 20 ORDER BY 1, 2;
+SELECT customer_id, order_id, rank() OVER (ORDER BY total DESC NULLS LAST), dense_rank() OVER (PARTITION BY status ORDER BY total) FROM orders ORDER BY 1, 2;
+SELECT customer_id, order_id, sum(total) OVER (PARTITION BY customer_id ORDER BY order_id) FROM orders ORDER BY 1, 2;
+SELECT customer_id, order_id, sum(total) OVER (ORDER BY customer_id, order_id ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) FROM orders WHERE customer_id < 30 ORDER BY 1, 2;
+SELECT customer_id, order_id, avg(order_id) OVER w, count(*) OVER w, first_value(order_id) OVER w, last_value(order_id) OVER w, nth_value(order_id, 2) OVER w FROM orders WHERE customer_id < 12 WINDOW w AS (PARTITION BY customer_id ORDER BY order_id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) ORDER BY 1, 2;
+SELECT customer_id, order_id, lag(total) OVER w, lead(total, 2, -1) OVER w, lag(status, 1, 'first') OVER w FROM orders WHERE customer_id IN (23, 35) WINDOW w AS (ORDER BY customer_id, order_id) ORDER BY 1, 2;
+SELECT customer_id, ntile(7) OVER (ORDER BY customer_id), round(percent_rank() OVER (ORDER BY customer_id)::numeric, 6), round(cume_dist() OVER (ORDER BY customer_id)::numeric, 6) FROM customers ORDER BY 1;
+SELECT customer_id, region, count(*) OVER (PARTITION BY region), count(*) OVER () FROM customers WHERE customer_id < 40 ORDER BY 1;
+SELECT region, customer_id, row_number() OVER (PARTITION BY region ORDER BY customer_id DESC), sum(customer_id) OVER (PARTITION BY region ORDER BY customer_id) FROM customers WHERE customer_id > 170 ORDER BY 2;
+SELECT customer_id, order_id, sum(total) OVER (ORDER BY created RANGE BETWEEN interval '3 days' PRECEDING AND CURRENT ROW) FROM orders WHERE created < '2026-02-01' ORDER BY created, 1, 2;
+SELECT order_id, customer_id, sum(order_id) OVER (ORDER BY order_id RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM orders WHERE customer_id < 8 ORDER BY 2, 1;
+SELECT order_id, customer_id, count(*) OVER (ORDER BY order_id GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM orders WHERE customer_id < 8 ORDER BY 2, 1;
+SELECT customer_id, order_id, sum(total) OVER (PARTITION BY customer_id ORDER BY order_id ROWS UNBOUNDED PRECEDING EXCLUDE CURRENT ROW) FROM orders WHERE customer_id BETWEEN 50 AND 55 ORDER BY 1, 2;
+SELECT customer_id, order_id, sum(total) FILTER (WHERE status = 'paid') OVER (PARTITION BY customer_id) FROM orders WHERE customer_id < 12 ORDER BY 1, 2;
+SELECT customer_id, sum(total) AS s, rank() OVER (ORDER BY sum(total) DESC NULLS LAST) FROM orders GROUP BY customer_id ORDER BY s DESC NULLS LAST, customer_id LIMIT 15;
+SELECT status, count(*), sum(count(*)) OVER (ORDER BY status), round(count(*) * 100.0 / sum(count(*)) OVER (), 3) FROM orders GROUP BY status ORDER BY status;
+SELECT status, region, sum(total), rank() OVER (PARTITION BY status ORDER BY sum(total) DESC) FROM orders JOIN customers USING (customer_id) GROUP BY status, region ORDER BY 1, 2;
+SELECT * FROM (SELECT customer_id, order_id, total, row_number() OVER (PARTITION BY customer_id ORDER BY total DESC NULLS LAST, order_id) AS r FROM orders) x WHERE r <= 2 AND customer_id < 15 ORDER BY 1, r;
+SELECT * FROM (SELECT customer_id, order_id, row_number() OVER (PARTITION BY customer_id ORDER BY order_id) AS r FROM orders) x WHERE customer_id = 44 ORDER BY r;
+SELECT * FROM (SELECT customer_id, order_id, row_number() OVER (ORDER BY customer_id, order_id) AS r FROM orders) x WHERE customer_id = 44 ORDER BY r;
+SELECT * FROM (SELECT status, customer_id, order_id, row_number() OVER (PARTITION BY status ORDER BY created, customer_id, order_id) AS r FROM orders) x WHERE r = 3 ORDER BY status;
+SELECT c.region, o.status, sum(o.total) OVER (PARTITION BY c.region, o.status) FROM customers c JOIN orders o USING (customer_id) WHERE o.order_id = 5 ORDER BY 1, 2, 3;
+SELECT c.customer_id, p.category, row_number() OVER (PARTITION BY c.customer_id ORDER BY p.category, i.order_id, i.line) FROM customers c JOIN items i USING (customer_id) JOIN products p USING (product_id) WHERE c.customer_id < 8 ORDER BY 1, 3;
+SELECT n.note_id, sum(o.total) OVER (PARTITION BY n.note_id) FROM notes n JOIN orders o USING (customer_id) WHERE n.note_id < 6 ORDER BY 1, 2;
+SELECT DISTINCT status, count(*) OVER (PARTITION BY status) FROM orders ORDER BY 1;
+SELECT DISTINCT ON (customer_id) customer_id, sum(order_id) OVER (PARTITION BY customer_id ORDER BY order_id) FROM orders WHERE customer_id < 9 ORDER BY customer_id, order_id DESC;
+SELECT customer_id, n, v, count(*) OVER (PARTITION BY n), sum(n) OVER (PARTITION BY customer_id) FROM skew;
+SELECT id, a, lag(id) OVER (PARTITION BY a ORDER BY id), first_value(b) OVER (PARTITION BY a ORDER BY b NULLS FIRST, id) FROM holes ORDER BY id;
+SELECT customer_id, row_number() OVER (ORDER BY customer_id) FROM nothing;
+SELECT customer_id, string_agg(status, ',') OVER (PARTITION BY customer_id ORDER BY order_id), array_agg(order_id) OVER (PARTITION BY customer_id ORDER BY order_id DESC ROWS 1 PRECEDING) FROM orders WHERE customer_id < 6 ORDER BY 1, order_id;
+SELECT id, d - lag(d) OVER (ORDER BY id), tstz - lag(tstz) OVER (ORDER BY id), max(m) OVER (ORDER BY id ROWS 2 PRECEDING), product(si) OVER (ORDER BY id ROWS 2 PRECEDING) FROM kinds WHERE id < 12 ORDER BY id;
+SELECT region, id, sum(amount) OVER (PARTITION BY region ORDER BY id), max(amount) OVER (ORDER BY id) FROM regional ORDER BY id;
+SELECT tenant, acct, row_number() OVER (PARTITION BY tenant ORDER BY balance, acct), row_number() OVER (PARTITION BY tenant, acct ORDER BY balance) FROM accounts ORDER BY acct;
+SELECT customer_id, order_id, row_number() OVER a, row_number() OVER b, sum(order_id) OVER (a ROWS 1 PRECEDING) FROM orders WHERE customer_id < 7 WINDOW a AS (ORDER BY order_id, customer_id), b AS (PARTITION BY order_id ORDER BY customer_id) ORDER BY 1, 2;
+SELECT customer_id, order_id, count(*) OVER (PARTITION BY customer_id) FROM orders ORDER BY customer_id, order_id LIMIT 7 OFFSET 5;
+SELECT code, rank() OVER (ORDER BY code COLLATE "und-x-icu", rank), rank() OVER (ORDER BY code COLLATE "C") AS r FROM codes ORDER BY codes.rank;
