@@ -177,7 +177,7 @@ sub _compare
 sub _compare_errors
 {
 	my ($self, $plain, $router, $statement) = @_;
-	my ($code, $got) = map { $_->{C} // 'no error' } $plain, $router;
+	my ($code, $got) = map { $_ ? $_->{C} : 'no error' } $plain, $router;
 	my @found;
 
 	if ($code ne $got)
