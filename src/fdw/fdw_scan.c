@@ -83,7 +83,8 @@ is_in_place(const SlScan *scan, TupleDesc table)
 {
 	ListCell   *cell;
 
-	if ((scan->flags & SL_SCAN_IDENTITY) != 0 || list_length(scan->columns) != table->natts)
+	if ((scan->flags & (SL_SCAN_IDENTITY | SL_SCAN_RETURNS)) != 0 ||
+		list_length(scan->columns) != table->natts)
 		return false;
 	foreach(cell, scan->columns)
 	{
@@ -377,23 +378,34 @@ begin_fanout(ForeignScanState *node, SlScan *scan)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* Puts the row into the shape of the table, with where it is. */
+/* Says where the row is: the shard, its table there, and the place in that. */
 static void
-store_with_identity(ForeignScanState *node, SlScan *scan, TupleTableSlot *slot)
+set_identity(const SlScan *scan, HeapTuple tuple)
 {
 	int			count = list_length(scan->columns);
 	TupleTableSlot *row = scan->row;
+
+	tuple->t_self = *(ItemPointer) DatumGetPointer(row->tts_values[count]);
+	tuple->t_data->t_ctid = tuple->t_self;
+	HeapTupleHeaderSetXmin(tuple->t_data, (TransactionId) DatumGetInt64(row->tts_values[count + 1]));
+	HeapTupleHeaderSetXmax(tuple->t_data, InvalidTransactionId);
+	HeapTupleHeaderSetCmin(tuple->t_data, (CommandId) DatumGetInt32(row->tts_values[count + 2]));
+}
+
+/*
+ * Stores a row that has system columns.  What a direct modification returns has
+ * them in its target list too, though nobody looks at them.
+ */
+static void
+store_with_header(ForeignScanState *node, SlScan *scan, TupleTableSlot *slot)
+{
 	MemoryContext old_context = MemoryContextSwitchTo(context_of(node)->ecxt_per_tuple_memory);
 	HeapTuple	tuple = heap_form_tuple(slot->tts_tupleDescriptor, slot->tts_values,
 										slot->tts_isnull);
 
-	tuple->t_self = *(ItemPointer) DatumGetPointer(row->tts_values[count]);
-	tuple->t_data->t_ctid = tuple->t_self;
-	if (node->ss.ss_currentRelation != NULL)
-		tuple->t_tableOid = RelationGetRelid(node->ss.ss_currentRelation);
-	HeapTupleHeaderSetXmin(tuple->t_data, (TransactionId) DatumGetInt64(row->tts_values[count + 1]));
-	HeapTupleHeaderSetXmax(tuple->t_data, InvalidTransactionId);
-	HeapTupleHeaderSetCmin(tuple->t_data, (CommandId) DatumGetInt32(row->tts_values[count + 2]));
+	tuple->t_tableOid = RelationGetRelid(node->ss.ss_currentRelation);
+	if ((scan->flags & SL_SCAN_IDENTITY) != 0)
+		set_identity(scan, tuple);
 	MemoryContextSwitchTo(old_context);
 	ExecClearTuple(slot);
 	ExecStoreHeapTuple(tuple, slot, false);
@@ -414,8 +426,8 @@ store_row(ForeignScanState *node, SlScan *scan, TupleTableSlot *slot)
 		slot->tts_values[to] = scan->row->tts_values[from];
 		slot->tts_isnull[to] = scan->row->tts_isnull[from];
 	}
-	if ((scan->flags & SL_SCAN_IDENTITY) != 0)
-		store_with_identity(node, scan, slot);
+	if ((scan->flags & (SL_SCAN_IDENTITY | SL_SCAN_RETURNS)) != 0)
+		store_with_header(node, scan, slot);
 	else
 		ExecStoreVirtualTuple(slot);
 }
