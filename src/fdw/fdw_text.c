@@ -141,7 +141,10 @@ write_result(Writing *writing)
 		TargetEntry *entry = lfirst_node(TargetEntry, cell);
 
 		appendStringInfoString(sql, foreach_current_index(cell) == 0 ? " " : ", ");
-		sl_deparse_expr(&writing->deparse, (Node *) entry->expr);
+		if (IsA(entry->expr, Var) && ((Var *) entry->expr)->varattno == 0)
+			appendStringInfo(sql, "NULL::%s", format_type_be_qualified(((Var *) entry->expr)->vartype));
+		else
+			sl_deparse_expr(&writing->deparse, (Node *) entry->expr);
 		appendStringInfo(sql, " AS c%d", foreach_current_index(cell) + 1);
 	}
 }
@@ -384,11 +387,15 @@ write_lock(Writing *writing)
 {
 	Query	   *query = writing->root->parse;
 	StringInfo	sql = &writing->deparse.sql;
-	PlanRowMark *mark = get_plan_rowmark(writing->root->rowMarks, writing->rel->relid);
+	Index		index = ((const SlMember *) linitial(writing->info->members))->index;
+	PlanRowMark *mark = get_plan_rowmark(writing->root->rowMarks, index);
 	const char *word = NULL;
 
+	if (list_length(writing->info->members) > 1)
+		return;
+
 	if ((query->commandType == CMD_UPDATE || query->commandType == CMD_DELETE) &&
-		bms_is_member(writing->rel->relid, writing->root->all_result_relids))
+		bms_is_member(index, writing->root->all_result_relids))
 		word = " FOR UPDATE";
 	else if (mark != NULL)
 		word = lock_word(mark->strength);
@@ -421,8 +428,7 @@ write_statement(Writing *writing, List *keys)
 	write_where(writing, source, writing->info->input != NULL ? NIL : writing->remote, &is_first);
 	write_groups(writing);
 	write_order(writing, keys);
-	if (is_base(writing))
-		write_lock(writing);
+	write_lock(writing);
 	if (writing->info->has_groups && writing->info->group == NIL)
 		writing->flags |= SL_SCAN_ONE_ROW;
 }

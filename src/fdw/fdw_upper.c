@@ -56,6 +56,33 @@ add_parts(SlRel *info, Node *expression)
 	return true;
 }
 
+/*
+ * A row that is locked is carried along as a whole, in case a local table's row
+ * changes under a lock and all is looked at again.  Where there is no local
+ * table, nobody looks at it.
+ */
+static bool
+is_unused_row(const SlRel *info, Node *expression)
+{
+	ListCell   *cell;
+	bool		result = false;
+
+	if (info->ship.root->rowMarks == NIL || !IsA(expression, Var) ||
+		((Var *) expression)->varattno != 0)
+		return false;
+	foreach(cell, info->ship.root->processed_tlist)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, cell);
+
+		if (!equal(entry->expr, expression))
+			continue;
+		if (!entry->resjunk)
+			return false;
+		result = true;
+	}
+	return result;
+}
+
 /* Makes the shards return all that these are made of. */
 static bool
 add_expressions(SlRel *info, List *expressions)
@@ -66,6 +93,11 @@ add_expressions(SlRel *info, List *expressions)
 	{
 		Node	   *expression = lfirst(cell);
 
+		if (is_unused_row(info, expression))
+		{
+			add_to_target(info, expression);
+			continue;
+		}
 		if (expression_returns_set(expression))
 			return false;
 		if (!sl_ship_is_local(&info->ship, expression) &&
@@ -259,6 +291,17 @@ add_limited(PlannerInfo *root, RelOptInfo *input, RelOptInfo *output, FinalPathE
 	add_upper_path(root, output, info, target, limited_rows(input, extra), keys);
 }
 
+/* Rows can be locked where nothing but one table is read. */
+static bool
+can_lock(PlannerInfo *root, const SlRel *from)
+{
+	if (root->rowMarks == NIL)
+		return true;
+	return list_length(root->rowMarks) == 1 && list_length(from->members) == 1 &&
+		bms_membership(root->all_baserels) == BMS_SINGLETON && root->parent_root == NULL &&
+		root->glob->subplans == NIL;
+}
+
 void
 sl_fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input,
 				   RelOptInfo *output, void *extra)
@@ -267,7 +310,7 @@ sl_fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	Query	   *query = root->parse;
 
 	if (from == NULL || !from->is_whole || output->fdw_private != NULL ||
-		query->commandType != CMD_SELECT || query->rowMarks != NIL || from->limit_count != NULL)
+		query->commandType != CMD_SELECT || !can_lock(root, from) || from->limit_count != NULL)
 		return;
 	switch (stage)
 	{
