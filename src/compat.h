@@ -56,6 +56,7 @@
 /* 18 put what writes EXPLAIN's lines into a header of its own. */
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
+#include "commands/explain_state.h"
 #endif
 
 /* 16 declares the entry point of a library. */

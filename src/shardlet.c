@@ -33,6 +33,7 @@
 #include "fdw/modify.h"
 #include "guard/guard.h"
 #include "map/map.h"
+#include "plan/plan.h"
 #include "remote/remote.h"
 #include "shard/shard.h"
 #include "stat/stat.h"
@@ -55,6 +56,7 @@ _PG_init(void)
 	sl_pipe_init();
 	sl_scan_init();
 	sl_modify_init();
+	sl_on_conflict_init();
 	sl_shard_hook_init();
 	sl_ddl_init();
 	sl_worker_init();

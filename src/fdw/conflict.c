@@ -1,29 +1,234 @@
 /*
  * conflict.c
  *		ON CONFLICT of an INSERT, as the shards get it.
+ *
+ * What it is decided by comes from the planner's hook (plan/on_conflict.c).
+ * What it sets is computed on the shard, where the row is; parts that need no
+ * column are computed on the router and sent along.  What a shard cannot compute
+ * is refused, since the router does not know which rows conflict.
+ *
+ * The key cannot be set: the row would be on the wrong shard.  To set it to
+ * what it is anyway, EXCLUDED's, is common and harmless: a row can conflict
+ * only with one of the same key.
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/ruleutils.h"
 
 #include "base/base.h"
+#include "fdw/fdw.h"
 #include "fdw/modify.h"
 
+/* The clause that is being written. */
+typedef struct Clause
+{
+	Relation	relation;
+	ModifyTable *plan;
+	OnConflictExpr *conflict;
+	Index		target;
+	SlShip		ship;
+	List	   *context;		/* for writing expressions */
+	StringInfoData sql;
+} Clause;
+
+/* Finds what the planner's hook kept; NULL if nothing. */
+static OnConflictExpr *
+find_arbiter(const OnConflictExpr *conflict)
+{
+	TargetEntry *last = conflict->exclRelTlist != NIL ? llast(conflict->exclRelTlist) : NULL;
+
+	if (last == NULL || !last->resjunk || last->resname == NULL ||
+		strcmp(last->resname, SL_ARBITER_NAME) != 0)
+		return NULL;
+	return stringToNode(TextDatumGetCString(castNode(Const, last->expr)->constvalue));
+}
+
+/* Writes what a conflict is, without a table's name before the columns. */
+static void
+write_arbiter(Clause *clause, const OnConflictExpr *arbiter)
+{
+	ListCell   *cell;
+
+	if (arbiter == NULL)
+		return;
+	if (OidIsValid(arbiter->constraint))
+	{
+		appendStringInfo(&clause->sql, " ON CONSTRAINT %s",
+						 quote_identifier(get_constraint_name(arbiter->constraint)));
+		return;
+	}
+	foreach(cell, arbiter->arbiterElems)
+		appendStringInfo(&clause->sql, "%s%s", cell == list_head(arbiter->arbiterElems) ? " (" : ", ",
+						 deparse_expression(lfirst(cell), clause->context, false, false));
+	appendStringInfoChar(&clause->sql, ')');
+	if (arbiter->arbiterWhere != NULL)
+		appendStringInfo(&clause->sql, " WHERE %s",
+						 deparse_expression(arbiter->arbiterWhere, clause->context, false, false));
+}
+
+/* Is a part of it one column of (a, b) = (SELECT ...)? */
+static bool
+is_of_several(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+		return ((Param *) node)->paramkind == PARAM_MULTIEXPR;
+	return expression_tree_walker(node, is_of_several, context);
+}
+
+/* Writes an expression as a shard can run it. */
+static void
+write_shipped(Clause *clause, Node *expression, const char *what)
+{
+	Node	   *shipped = is_of_several(expression, NULL) ? NULL :
+	sl_ship(&clause->ship, expression);
+
+	if (shipped == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("%s of ON CONFLICT DO UPDATE cannot be computed on the shards", what),
+				errdetail("It calls a function, or reads something, that shards may not have or that differs between them."),
+				errhint("Use built-in functions that are not volatile; compute the rest in the inserted rows, and refer to EXCLUDED."));
+	appendStringInfoString(&clause->sql, deparse_expression(shipped, clause->context, true, false));
+}
+
+static bool
+is_own_value(const Clause *clause, Node *expression, AttrNumber column)
+{
+	const Var  *var = (const Var *) expression;
+
+	return IsA(expression, Var) && var->varattno == column && var->varlevelsup == 0 &&
+		((Index) var->varno == clause->target ||
+		 (int) var->varno == clause->conflict->exclRelIndex);
+}
+
+static void
+check_key(const Clause *clause, Node *expression, AttrNumber column)
+{
+	SlTable    *table = sl_table_get(RelationGetRelid(clause->relation));
+
+	for (int i = 0; i < table->key_count; i++)
+	{
+		if (table->key[i] == column && !is_own_value(clause, expression, column))
+			ereport(ERROR,
+					errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("ON CONFLICT DO UPDATE cannot set column \"%s\" of table \"%s\"",
+						   get_attname(table->relid, column, false),
+						   RelationGetRelationName(clause->relation)),
+					errdetail("The column is part of the key by which rows find their shard."),
+					errhint("Use an UPDATE."));
+	}
+}
+
+static void
+write_set(Clause *clause)
+{
+	ListCell   *cell;
+	ListCell   *column;
+	Oid			relid = RelationGetRelid(clause->relation);
+
+	forboth(cell, clause->plan->onConflictSet, column, clause->plan->onConflictCols)
+	{
+		TargetEntry *entry = lfirst(cell);
+		char	   *name = get_attname(relid, (AttrNumber) lfirst_int(column), false);
+
+		check_key(clause, (Node *) entry->expr, (AttrNumber) lfirst_int(column));
+		appendStringInfo(&clause->sql, "%s%s = ",
+						 cell == list_head(clause->plan->onConflictSet) ? " DO UPDATE SET " : ", ",
+						 quote_identifier(name));
+		write_shipped(clause, (Node *) entry->expr, psprintf("value of column \"%s\"", name));
+	}
+}
+
+static void
+write_where(Clause *clause)
+{
+	List	   *conditions = (List *) clause->plan->onConflictWhere;
+
+	if (conditions == NIL)
+		return;
+	appendStringInfoString(&clause->sql, " WHERE ");
+	write_shipped(clause, (Node *) make_ands_explicit(conditions), "condition");
+}
+
+/* Names of the statement's relations: of two, columns are written. */
+static void
+make_context(Clause *clause)
+{
+	PlannedStmt *frame = makeNode(PlannedStmt);
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	foreach(cell, clause->ship.root->parse->rtable)
+	{
+		int			index = foreach_current_index(cell) + 1;
+		RangeTblEntry *entry = makeNode(RangeTblEntry);
+
+		*entry = *lfirst_node(RangeTblEntry, cell);
+		if (entry->rtekind == RTE_RELATION)
+			entry->alias = NULL;
+		frame->rtable = lappend(frame->rtable, entry);
+		names = lappend(names, index == clause->conflict->exclRelIndex ? "excluded" :
+						(Index) index == clause->target ? SL_INSERT_ALIAS :
+						psprintf("r%d", index));
+	}
+	clause->context = deparse_context_for_plan_tree(frame, names);
+}
+
+/* The first parameters are the row's. */
+static List *
+reserve_params(Relation relation)
+{
+	List	   *result = NIL;
+
+	for (int i = list_length(sl_copy_row_columns(RelationGetDescr(relation))); i > 0; i--)
+		result = lappend(result, makeNullConst(VOIDOID, -1, InvalidOid));
+	return result;
+}
+
+/* Writes the clause for the INSERT that is being planned. */
 void
 sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation relation, SlConflict *conflict)
 {
+	Clause		clause = {.relation = relation,.plan = plan};
+	int			reserved;
+	Relids		relids;
+	int			nest_level;
+
+	clause.conflict = root->parse->onConflict;
+	clause.target = root->parse->resultRelation;
+	relids = bms_make_singleton(clause.target);
+	if (clause.conflict->exclRelIndex > 0)
+		relids = bms_add_member(relids, clause.conflict->exclRelIndex);
+	sl_fdw_ship_init(&clause.ship, root, relids, sl_table_get(RelationGetRelid(relation)));
+	clause.ship.params = reserve_params(relation);
+	reserved = list_length(clause.ship.params);
+	nest_level = sl_deparse_begin_plain();
+	make_context(&clause);
+	initStringInfo(&clause.sql);
+	appendStringInfoString(&clause.sql, " ON CONFLICT");
+	write_arbiter(&clause, find_arbiter(clause.conflict));
 	if (plan->onConflictAction == ONCONFLICT_NOTHING)
+		appendStringInfoString(&clause.sql, " DO NOTHING");
+	else
 	{
-		conflict->clause = " ON CONFLICT DO NOTHING";
-		return;
+		write_set(&clause);
+		write_where(&clause);
+		conflict->updates = true;
 	}
-	ereport(ERROR,
-			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			errmsg("ON CONFLICT DO UPDATE is not supported for table \"%s\"",
-				   RelationGetRelationName(relation)));
+	sl_deparse_end_plain(nest_level);
+	conflict->clause = clause.sql.data;
+	conflict->params = list_copy_tail(clause.ship.params, reserved);
+	fix_opfuncids((Node *) conflict->params);
 }
 
 /* Types of the parameters, as OIDs. */

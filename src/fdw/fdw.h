@@ -80,6 +80,8 @@ extern void sl_fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table);
 extern bool sl_fdw_is_order(const SlRel *info, List *keys, const RelOptInfo *rel);
 extern Expr *sl_fdw_order_expr(const SlRel *info, PathKey *key, const RelOptInfo *rel);
 extern List *sl_fdw_clauses(List *restrictions);
+extern void sl_fdw_ship_init(SlShip *ship, PlannerInfo *root, Relids relids,
+							 const SlTable *table);
 extern bool sl_fdw_is_pinned(const SlRel *info, List *clauses);
 
 /* fdw_join.c */

@@ -115,6 +115,17 @@ look_at_types(SlShip *ship, Oid table)
 	table_close(relation, NoLock);
 }
 
+/* Prepares to write something about these relations, for the table's shards. */
+void
+sl_fdw_ship_init(SlShip *ship, PlannerInfo *root, Relids relids, const SlTable *table)
+{
+	memset(ship, 0, sizeof(SlShip));
+	ship->root = root;
+	ship->relids = bms_copy(relids);
+	look_at_shards(ship, table);
+	look_at_types(ship, table->relid);
+}
+
 /* The clauses without what the planner knows of them. */
 List *
 sl_fdw_clauses(List *restrictions)
@@ -192,10 +203,7 @@ sl_fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
 	if (member->table == NULL)
 		refuse_table(table);
 	info->members = list_make1(member);
-	info->ship.root = root;
-	info->ship.relids = bms_copy(rel->relids);
-	look_at_shards(&info->ship, member->table);
-	look_at_types(&info->ship, table);
+	sl_fdw_ship_init(&info->ship, root, rel->relids, member->table);
 	sort_clauses(info, rel->baserestrictinfo);
 	info->is_whole = info->local_clauses == NIL;
 	info->is_single = sl_fdw_is_pinned(info, sl_fdw_clauses(rel->baserestrictinfo));

@@ -34,13 +34,15 @@ extern void sl_row_check_shard(const SlShard *shard);
 
 /* write_sql.c: the statements that shards get */
 extern void sl_write_relation(StringInfo sql, Relation relation);
-extern void sl_write_returning(StringInfo sql, Relation relation, List *returning);
 extern void sl_write_batch(StringInfo sql, Relation relation, List *columns, int rows,
 						   int clause_params, const char *conflict);
 extern char *sl_write_insert(Relation relation, List *columns, const char *conflict,
 							 List *returning);
 extern char *sl_write_update(Relation relation, List *columns, List *returning);
 extern char *sl_write_delete(Relation relation, List *returning);
+
+/* The name of the table in an INSERT with ON CONFLICT. */
+#define SL_INSERT_ALIAS "r"
 
 /* Items of the private list of a plan. */
 enum

@@ -54,14 +54,17 @@ write_param(StringInfo sql, Relation relation, int column, int number)
 	write_cast(sql, column_of(relation, column)->atttypid);
 }
 
-void
-sl_write_returning(StringInfo sql, Relation relation, List *returning)
+/* Without an alias, a column's name could be taken for EXCLUDED's. */
+static void
+write_returning(StringInfo sql, Relation relation, const char *alias, List *returning)
 {
 	ListCell   *cell;
 
 	foreach(cell, returning)
 	{
 		appendStringInfoString(sql, cell == list_head(returning) ? " RETURNING " : ", ");
+		if (alias != NULL)
+			appendStringInfo(sql, "%s.", alias);
 		write_column(sql, relation, lfirst_int(cell));
 		write_cast(sql, column_of(relation, lfirst_int(cell))->atttypid);
 	}
@@ -83,12 +86,14 @@ write_row(StringInfo sql, Relation relation, List *columns, int first_param)
 }
 
 static void
-write_insert_head(StringInfo sql, Relation relation, List *columns)
+write_insert_head(StringInfo sql, Relation relation, List *columns, const char *conflict)
 {
 	ListCell   *cell;
 
 	appendStringInfoString(sql, "INSERT INTO ");
 	sl_write_relation(sql, relation);
+	if (conflict != NULL)
+		appendStringInfoString(sql, " AS " SL_INSERT_ALIAS);
 	foreach(cell, columns)
 	{
 		appendStringInfoString(sql, cell == list_head(columns) ? " (" : ", ");
@@ -104,7 +109,7 @@ sl_write_insert(Relation relation, List *columns, const char *conflict, List *re
 	StringInfoData sql;
 
 	initStringInfo(&sql);
-	write_insert_head(&sql, relation, columns);
+	write_insert_head(&sql, relation, columns, conflict);
 	if (columns == NIL)
 		appendStringInfoString(&sql, "DEFAULT VALUES");
 	else
@@ -114,7 +119,7 @@ sl_write_insert(Relation relation, List *columns, const char *conflict, List *re
 	}
 	if (conflict != NULL)
 		appendStringInfoString(&sql, conflict);
-	sl_write_returning(&sql, relation, returning);
+	write_returning(&sql, relation, conflict != NULL ? SL_INSERT_ALIAS : NULL, returning);
 	return sql.data;
 }
 
@@ -128,7 +133,7 @@ sl_write_batch(StringInfo sql, Relation relation, List *columns, int rows, int c
 {
 	int			count = list_length(columns);
 
-	write_insert_head(sql, relation, columns);
+	write_insert_head(sql, relation, columns, conflict);
 	for (int i = 0; i < rows; i++)
 	{
 		appendStringInfoString(sql, i == 0 ? "VALUES " : ", ");
@@ -164,7 +169,7 @@ sl_write_update(Relation relation, List *columns, List *returning)
 		write_param(&sql, relation, lfirst_int(cell), param++);
 	}
 	write_identity(&sql, param);
-	sl_write_returning(&sql, relation, returning);
+	write_returning(&sql, relation, NULL, returning);
 	return sql.data;
 }
 
@@ -177,6 +182,6 @@ sl_write_delete(Relation relation, List *returning)
 	appendStringInfoString(&sql, "DELETE FROM ");
 	sl_write_relation(&sql, relation);
 	write_identity(&sql, 1);
-	sl_write_returning(&sql, relation, returning);
+	write_returning(&sql, relation, NULL, returning);
 	return sql.data;
 }

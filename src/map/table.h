@@ -41,6 +41,9 @@ typedef struct SlTable
 #define SL_OPTION_SHARD_ID "shard_id"
 #define SL_OPTION_ATTACHED "attached"
 
+/* What decides on a conflict is hidden from the planner under this name. */
+#define SL_ARBITER_NAME "shardlet_arbiter"
+
 /* table.c */
 extern SlTable *sl_table_get(Oid relid);
 extern SlTable *sl_table_get_as(Oid relid, List *options);
