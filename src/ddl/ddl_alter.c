@@ -9,13 +9,18 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_trigger.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_relation.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
 #include "base/base.h"
 #include "compat.h"
@@ -92,11 +97,32 @@ drop_column(const SlTable *table, const AlterTableCmd *command)
 	return get_attnum(table->relid, command->name) != InvalidAttrNumber ? BOTH : HERE;
 }
 
+/* Would every copy of a row be converted to the same value? */
+static bool
+converts_alike(const SlTable *table, Node *conversion)
+{
+	ParseState *state = make_parsestate(NULL);
+	Relation	relation = table_open(table->relid, NoLock);
+	Node	   *expression;
+
+	addNSItemToQuery(state, addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, true),
+					 false, true, true);
+	expression = transformExpr(state, copyObject(conversion), EXPR_KIND_ALTER_COL_TRANSFORM);
+	free_parsestate(state);
+	table_close(relation, NoLock);
+	return !contain_mutable_functions(expression);
+}
+
 static Where
 alter_type(const SlTable *table, const AlterTableCmd *command)
 {
+	Node	   *conversion = castNode(ColumnDef, command->def)->raw_default;
+
 	if (sl_ddl_is_key(table, command->name))
 		refuse_key(table, command->name, "change the type of");
+	if (table->kind == SL_TABLE_REFERENCE && conversion != NULL && !converts_alike(table, conversion))
+		sl_ddl_refuse(table, "use this conversion for a column of",
+					  "The copies must be the same, so USING must be immutable.");
 	return BOTH;
 }
 

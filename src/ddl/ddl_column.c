@@ -350,6 +350,17 @@ has_rows_here(Oid relid)
 	return result;
 }
 
+static bool
+is_not_null(Oid relid, const char *column)
+{
+	Relation	relation = table_open(relid, NoLock);
+	AttrNumber	number = get_attnum(relid, column);
+	bool		result = TupleDescAttr(RelationGetDescr(relation), number - 1)->attnotnull;
+
+	table_close(relation, NoLock);
+	return result;
+}
+
 /* A column whose values the router draws. */
 static void
 add_drawing_column(const SlDdl *ddl, const SlTable *table, const char *table_name,
@@ -370,6 +381,10 @@ add_drawing_column(const SlDdl *ddl, const SlTable *table, const char *table_nam
 		number_rows(result, table, column->colname, fill, replies, count, total);
 		clause = psprintf("DEFAULT pg_catalog.nextval(%s)", quote_literal_cstr(fill));
 	}
+
+	/* Serial and identity imply it; a default does not. */
+	if (find_clause(column, CONSTR_NOTNULL) == NULL && is_not_null(table->relid, column->colname))
+		clause = psprintf("%s NOT NULL", clause);
 	result->piece = sl_ddl_changed(ddl, span, list_make1(replace_default(ddl, table, column, span, clause)));
 	result->after = own_default_steps(table, table_name, column->colname);
 	if (total > 0)

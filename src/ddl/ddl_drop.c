@@ -63,6 +63,14 @@ drop_there(SlDdl *ddl, const DropStmt *statement, List *tables)
 	}
 }
 
+/* Was it there before, or is there no shard any more that could drop it? */
+static bool
+stays_there(const SlTable *table)
+{
+	return table->is_attached ||
+		(table->kind == SL_TABLE_PLACED && !sl_shard_by_id(table->shard_id)->exists);
+}
+
 static bool
 plan_drop_table(SlDdl *ddl)
 {
@@ -80,7 +88,7 @@ plan_drop_table(SlDdl *ddl)
 			foreign = lappend(foreign, lfirst(cell));
 		else
 			plain = lappend(plain, lfirst(cell));
-		if (table == NULL || table->is_attached || list_member_oid(ddl->dropped, table->relid))
+		if (table == NULL || stays_there(table) || list_member_oid(ddl->dropped, table->relid))
 			continue;
 		tables = lappend(tables, table);
 		ddl->dropped = lappend_oid(ddl->dropped, table->relid);

@@ -107,6 +107,7 @@ run_here(const Call *call, const SlDdl *ddl)
 {
 	bool		outer = is_carrying;
 	List	   *outer_dropped = dropped;
+	MemoryContext context = CurrentMemoryContext;
 	ListCell   *cell;
 
 	/* Whatever happens, later statements must not be taken for parts. */
@@ -117,6 +118,12 @@ run_here(const Call *call, const SlDdl *ddl)
 		foreach(cell, ddl->local)
 		{
 			run_instead(call, lfirst(cell));
+
+			/*
+			 * VACUUM and ANALYZE may have ended a transaction and its
+			 * context.
+			 */
+			MemoryContextSwitchTo(context);
 			CommandCounterIncrement();
 		}
 	}
