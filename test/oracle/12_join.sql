@@ -2,7 +2,7 @@
 
 SELECT c.name, o.order_id, o.total FROM customers c JOIN orders o USING (customer_id) WHERE o.total > 95 ORDER BY 1, 2;
 SELECT * FROM customers c JOIN orders o ON o.customer_id = c.customer_id WHERE c.region = 'west' AND o.status = 'void';
-SELECT * FROM customers NATURAL JOIN orders WHERE total < 2;
+SELECT * FROM customers NATURAL JOIN orders WHERE total < 20;
 SELECT count(*) FROM customers NATURAL LEFT JOIN orders;
 SELECT c.customer_id, o.order_id FROM customers c LEFT JOIN orders o ON o.customer_id = c.customer_id AND o.total > 90 ORDER BY 1, 2;
 SELECT c.customer_id, o.order_id FROM orders o RIGHT JOIN customers c ON o.customer_id = c.customer_id AND o.status = 'new' WHERE c.customer_id > 170 ORDER BY 1, 2 NULLS FIRST;

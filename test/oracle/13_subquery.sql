@@ -40,7 +40,7 @@ SELECT id FROM holes h WHERE ROW(a, b) < (SELECT 3, 3) ORDER BY 1;
 SELECT customer_id, order_id FROM orders o WHERE total > (SELECT avg(total) * 1.8 FROM orders x WHERE x.customer_id = o.customer_id) ORDER BY 1, 2;
 SELECT customer_id, order_id FROM orders o WHERE total > (SELECT avg(total) * 1.9 FROM orders x WHERE x.status = o.status) ORDER BY 1, 2;
 SELECT customer_id, order_id FROM orders o WHERE created = (SELECT max(created) FROM orders x WHERE x.status = o.status) ORDER BY 1, 2;
-SELECT status, count(*) FROM orders GROUP BY status HAVING count(*) > (SELECT count(*) / 5 FROM orders) ORDER BY 1;
+SELECT status, count(*) FROM orders GROUP BY status HAVING count(*) >= (SELECT count(*) / 5 FROM orders) ORDER BY 1;
 SELECT status, sum(total) FROM orders o GROUP BY status HAVING sum(total) > (SELECT avg(s) FROM (SELECT sum(total) AS s FROM orders GROUP BY status) x) ORDER BY 1;
 SELECT customer_id, order_id FROM orders ORDER BY 1, 2 LIMIT (SELECT 3) OFFSET (SELECT count(*) - 5 FROM orders);
 SELECT customer_id FROM customers ORDER BY customer_id LIMIT (SELECT count(*) FROM regions);
@@ -62,7 +62,7 @@ SELECT r.region, (SELECT count(*) FROM customers c JOIN orders o USING (customer
 SELECT customer_id FROM customers WHERE region = (SELECT region FROM regions WHERE chief = 'Bo') AND customer_id < 30 ORDER BY 1;
 SELECT customer_id FROM customers WHERE region IN (SELECT region FROM regions WHERE tax > 0.05) AND customer_id < 20 ORDER BY 1;
 SELECT customer_id FROM customers WHERE region NOT IN (SELECT region FROM regions) ORDER BY 1;
-SELECT product_id FROM products p WHERE product_id NOT IN (SELECT product_id FROM items WHERE qty > 8 AND product_id IS NOT NULL) ORDER BY 1;
+SELECT product_id FROM products p WHERE product_id NOT IN (SELECT product_id FROM items WHERE qty > 8 AND line = 3 AND product_id IS NOT NULL) ORDER BY 1;
 SELECT product_id FROM products p WHERE product_id NOT IN (SELECT product_id FROM items WHERE qty > 8);
 SELECT id, (SELECT count(*) FROM nothing) FROM holes WHERE id < 3;
 SELECT id, (SELECT a FROM nothing WHERE customer_id = holes.id) FROM holes WHERE id < 3;

@@ -5,7 +5,7 @@ SELECT customer_id FROM customers WHERE customer_id < 5 UNION SELECT customer_id
 SELECT customer_id FROM customers EXCEPT SELECT customer_id FROM orders ORDER BY 1;
 SELECT customer_id FROM customers INTERSECT SELECT visitor FROM visits ORDER BY 1;
 SELECT customer_id FROM orders INTERSECT ALL SELECT customer_id FROM skew ORDER BY 1;
-SELECT customer_id FROM orders EXCEPT ALL SELECT customer_id FROM items ORDER BY 1;
+SELECT customer_id FROM items EXCEPT ALL SELECT customer_id FROM orders WHERE order_id > 3 ORDER BY 1;
 SELECT customer_id, n, v FROM skew EXCEPT SELECT customer_id, n, v FROM skew WHERE n > 10;
 SELECT customer_id, n, v FROM skew EXCEPT ALL SELECT DISTINCT customer_id, n, v FROM skew;
 SELECT n FROM skew INTERSECT SELECT a FROM holes ORDER BY 1;

@@ -11,7 +11,7 @@ WITH a(k, n) AS (VALUES (5, 'five'), (6, 'six')) SELECT o.order_id, a.n FROM a J
 WITH r AS (SELECT random() AS r) SELECT (SELECT r FROM r) = (SELECT r FROM r) AS same, count(*) FROM customers;
 WITH x AS (SELECT customer_id FROM orders WHERE status = 'void') SELECT count(*) FROM customers WHERE customer_id NOT IN (SELECT customer_id FROM x);
 WITH unused AS (SELECT 1 / (customer_id - 5) FROM customers) SELECT count(*) FROM customers;
-SELECT * FROM (WITH z AS (SELECT customer_id, count(*) AS n FROM items GROUP BY 1) SELECT * FROM z WHERE n > 25) y ORDER BY 1;
+SELECT * FROM (WITH z AS (SELECT customer_id, count(*) AS n FROM items GROUP BY 1) SELECT * FROM z WHERE n > 15) y ORDER BY 1;
 SELECT customer_id, (WITH z AS (SELECT total FROM orders o WHERE o.customer_id = c.customer_id) SELECT max(total) - min(total) FROM z) FROM customers c WHERE customer_id BETWEEN 20 AND 26 ORDER BY 1;
 WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SELECT t.n, c.name FROM t JOIN customers c ON c.customer_id = t.n ORDER BY 1;
 WITH RECURSIVE down AS (SELECT node, parent, 0 AS depth FROM tree WHERE node = 2 UNION ALL SELECT t.node, t.parent, d.depth + 1 FROM tree t JOIN down d ON t.parent = d.node) SELECT * FROM down ORDER BY node;

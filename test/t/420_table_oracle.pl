@@ -96,7 +96,8 @@ my @settings = ("SET statement_timeout = '25s'", 'SET extra_float_digits = 1');
 my $plain = WireClient->new($node, 'plain', settings => \@settings);
 my $router = WireClient->new($node, 'app', settings => [ @settings, $self_test ? ('SET enable_hashjoin = off', 'SET enable_hashagg = off', 'SET enable_indexscan = off') : () ]);
 my $log = "$PostgreSQL::Test::Utils::log_path/oracle_differences.txt";
-my $oracle = TableOracle->new(plain => $plain, router => $router, log => $log, after_write => $self_test ? undef : \&misplaced);
+my $oracle = TableOracle->new(plain => $plain, router => $router, log => $log, after_write => $self_test ? undef : \&misplaced,
+	probes => { notes => 'SELECT customer_id, body FROM notes', tickets => 'SELECT customer_id, number, title, weight, double_weight, opened IS NULL, token IS NULL, owner, feeling FROM tickets' });
 
 # name, protocol, what is done before on both sides
 my @passes = (

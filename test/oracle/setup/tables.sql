@@ -43,7 +43,7 @@ CREATE INDEX orders_created ON orders (created);
 INSERT INTO orders
 	SELECT c, o, timestamptz '2026-01-01 00:00:00+00' + (c * 791911 + o * 1047297) % 31536000 * interval '1 second',
 		(ARRAY['new', 'paid', 'sent', 'done', 'void'])[1 + (c + o) % 5],
-		CASE WHEN (c + o * 3) % 17 = 0 THEN NULL ELSE (c * 31 + o * 17) % 10000 / 100.0 END
+		CASE WHEN (c + o * 3) % 17 = 0 THEN NULL ELSE (c * 3571 + o * 1777) % 10000 / 100.0 END
 	FROM generate_series(1, 180) c, generate_series(1, 12) o
 	WHERE o <= 1 + c % 12;
 
