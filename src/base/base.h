@@ -48,10 +48,11 @@ typedef enum SlCatalog
 	SL_SHARDLET_SHARD_INDEX,
 	SL_MAP_SEQUENCE,
 	SL_SHARD_SEQUENCE,
-	SL_SHARDLET_SEQUENCE
+	SL_SHARDLET_SEQUENCE,
+	SL_ID_SEQUENCE
 } SlCatalog;
 
-#define SL_CATALOG_COUNT (SL_SHARDLET_SEQUENCE + 1)
+#define SL_CATALOG_COUNT (SL_ID_SEQUENCE + 1)
 
 extern Oid	sl_catalog_oid(SlCatalog object);
 extern bool sl_catalog_is_installed(void);

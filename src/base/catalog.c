@@ -37,6 +37,7 @@ static const char *const object_names[SL_CATALOG_COUNT] = {
 	[SL_MAP_SEQUENCE] = "map_id_seq",
 	[SL_SHARD_SEQUENCE] = "shard_id_seq",
 	[SL_SHARDLET_SEQUENCE] = "shardlet_id_seq",
+	[SL_ID_SEQUENCE] = "next_id_seq",
 };
 
 static Oid	object_oids[SL_CATALOG_COUNT];

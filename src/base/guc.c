@@ -2,8 +2,8 @@
  * guc.c
  *		The settings, as one table.
  *
- * shardlet.identity and shardlet.made_for are not for sessions: add_shard
- * writes them with ALTER DATABASE ... SET into the database that becomes a
+ * shardlet.identity, shardlet.made_for and shardlet.shard_id are not for sessions:
+ * add_shard writes them with ALTER DATABASE ... SET into the database that becomes a
  * shard, because that works on a PostgreSQL without this extension and is read
  * with current_setting().  They are defined here only so that a server with
  * this library loaded does not complain about them.
@@ -31,6 +31,7 @@ char	   *sl_fault_setting;
 
 static char *shard_identity;
 static char *shard_made_for;
+static char *shard_number;
 static bool preloaded;
 
 typedef struct IntSetting
@@ -135,6 +136,11 @@ static const StringSetting string_settings[] = {
 		"shardlet.made_for",
 		"Router and shard that this database was created for, set by add_shard.",
 		&shard_made_for, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE
+	},
+	{
+		"shardlet.shard_id",
+		"Number of this database as a shard, set by add_shard.",
+		&shard_number, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE
 	},
 };
 

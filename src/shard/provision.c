@@ -206,9 +206,10 @@ is_taken(const char *identity)
 	return false;
 }
 
-/* Stores an identity.  Returns why that is not possible, or NULL. */
+/* Stores a setting.  Returns why that is not possible, or NULL. */
 static const char *
-store_identity(SlConn *conn, const Probe *probe, const char *identity, bool install)
+store_setting(SlConn *conn, const Probe *probe, const char *name, const char *value,
+			  bool install)
 {
 	SlFailure  *failure;
 
@@ -219,7 +220,7 @@ store_identity(SlConn *conn, const Probe *probe, const char *identity, bool inst
 	/* The library knows the setting, and then an owner may set it. */
 	if (install)
 		sl_remote_exec(conn, "SELECT shardlet.token(0)", 0, NULL);
-	(void) sl_remote_try(conn, database_option_sql(PQdb(conn->pg), "shardlet.identity", identity),
+	(void) sl_remote_try(conn, database_option_sql(PQdb(conn->pg), name, value),
 						 0, NULL, DT_NOEND, &failure);
 	if (failure != NULL && failure->lost)
 		sl_failure_raise(failure, conn->shard, NULL);
@@ -240,7 +241,7 @@ ensure_identity(SlConn *conn, const Probe *probe, bool install)
 	if (probe->identity != NULL && !is_taken(probe->identity))
 		return pstrdup(probe->identity);
 	identity = new_identity();
-	trouble = store_identity(conn, probe, identity, install);
+	trouble = store_setting(conn, probe, "shardlet.identity", identity, install);
 	if (trouble == NULL)
 		return identity;
 	ereport(install ? ERROR : WARNING,
@@ -252,13 +253,32 @@ ensure_identity(SlConn *conn, const Probe *probe, bool install)
 	return NULL;
 }
 
+/* Stores the shard's number, which is part of the ids that it gives. */
+static void
+store_number(SlConn *conn, const Probe *probe, int32 id)
+{
+	char	   *number = psprintf("%d", id);
+	const char *trouble = store_setting(conn, probe, "shardlet.shard_id", number, true);
+
+	if (trouble == NULL)
+		return;
+	ereport(WARNING,
+			errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			errmsg("number of shard \"%s\" cannot be stored", conn->shard),
+			errdetail_internal("%s", trouble),
+			errhint("shardlet.next_id() will refuse to work there before somebody runs ALTER DATABASE %s SET shardlet.shard_id = %s.",
+					quote_identifier(PQdb(conn->pg)), number));
+}
+
 /*
- * Checks the database behind the connection and prepares it.  Returns its
- * identity, or NULL, and whether it sorts text in another way.
+ * Checks the database behind the connection and prepares it to be the shard
+ * with that id.  Returns its identity, or NULL, and whether it sorts text in
+ * another way.
  */
 char *
-sl_provision_shard(SlConn *conn, bool install, bool *other_collation)
+sl_provision_shard(SlConn *conn, int32 id, bool install, bool *other_collation)
 {
+	char	   *identity;
 	Probe		router = probe_router();
 	Probe		probe;
 	SlShard    *twin;
@@ -278,7 +298,10 @@ sl_provision_shard(SlConn *conn, bool install, bool *other_collation)
 		check_can_prepare(conn, &probe);
 		install_extension(conn, &probe, &router);
 	}
-	return ensure_identity(conn, &probe, install);
+	identity = ensure_identity(conn, &probe, install);
+	if (install)
+		store_number(conn, &probe, id);
+	return identity;
 }
 
 /* Local databases --------------------------------------------------------- */

@@ -13,7 +13,7 @@ extern bool sl_shard_is_registering;
 
 /* provision.c: work on the database that becomes a shard */
 extern List *sl_provision_local(const char *shard);
-extern char *sl_provision_shard(SlConn *conn, bool install, bool *other_collation);
+extern char *sl_provision_shard(SlConn *conn, int32 id, bool install, bool *other_collation);
 
 /* twin.c: is it a database that we have already */
 extern void sl_twin_refuse_router(SlConn *conn);

@@ -234,8 +234,8 @@ get_address(const char *name, const char *conninfo, ForeignServer *server)
 }
 
 static char *
-prepare_shard(const char *name, const Address *address, ForeignServer *server, bool install,
-			  bool *other_collation)
+prepare_shard(const char *name, const Address *address, ForeignServer *server, int32 id,
+			  bool install, bool *other_collation)
 {
 	SlTarget	target = {0};
 	SlConn	   *conn;
@@ -247,7 +247,7 @@ prepare_shard(const char *name, const Address *address, ForeignServer *server, b
 	target.credentials = address->credentials ? address->credentials :
 		sl_remote_credentials(GetUserId(), server ? server->serverid : InvalidOid);
 	conn = sl_remote_open(&target);
-	identity = sl_provision_shard(conn, install, other_collation);
+	identity = sl_provision_shard(conn, id, install, other_collation);
 	sl_conn_close(conn);
 	return identity;
 }
@@ -294,12 +294,12 @@ new_shard_id(void)
 
 /* What add_shard adds to that. */
 static List *
-shard_options(List *given, ForeignServer *server, const char *identity, bool install,
-			  bool other_collation)
+shard_options(List *given, ForeignServer *server, int32 id, const char *identity,
+			  bool install, bool other_collation)
 {
 	List	   *options = list_copy(given);
 
-	options = add_option(options, "id", psprintf("%d", new_shard_id()));
+	options = add_option(options, "id", psprintf("%d", id));
 	options = add_option(options, "identity", identity);
 	if (server == NULL || sl_option_get(server->options, "state") == NULL)
 		options = add_option(options, "state", "online");
@@ -350,6 +350,7 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	ForeignServer *server;
 	Address		address;
 	List	   *given;
+	int32		id;
 	char	   *identity;
 	ErrorContextCallback callback = {.callback = hide_statement};
 
@@ -368,9 +369,10 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	given = given_options(fcinfo);
 	sl_option_validate(given, ForeignServerRelationId);
 	address = get_address(name, conninfo, server);
-	identity = prepare_shard(name, &address, server, install, &other_collation);
+	id = new_shard_id();
+	identity = prepare_shard(name, &address, server, id, install, &other_collation);
 	register_shard(name, &address, server,
-				   shard_options(given, server, identity, install, other_collation));
+				   shard_options(given, server, id, identity, install, other_collation));
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }
