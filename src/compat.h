@@ -148,6 +148,8 @@ extern ssize_t pq_buffer_remaining_data(void);
 /* 17 changes the expression of a generated column. */
 #if PG_VERSION_NUM < 170000
 #define AT_SetExpression AT_DropExpression
+#endif
+
 /* 16 calls where a relation's files are a locator. */
 #if PG_VERSION_NUM < 160000
 #define sl_relation_locator(relation) ((relation)->rd_node)

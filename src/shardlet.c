@@ -37,6 +37,7 @@
 #include "remote/remote.h"
 #include "shard/shard.h"
 #include "stat/stat.h"
+#include "table/reference.h"
 #include "txn/txn.h"
 #include "worker/worker.h"
 
@@ -59,6 +60,7 @@ _PG_init(void)
 	sl_on_conflict_init();
 	sl_shard_hook_init();
 	sl_ddl_init();
+	sl_reference_init();
 	sl_worker_init();
 	sl_use_snapshot_init();
 }

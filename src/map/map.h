@@ -157,6 +157,10 @@ extern SlShard *sl_shard_by_name(const char *name, bool missing_ok);
 extern List *sl_shard_all(void);
 extern void sl_shard_lock(SlShard *shard, LOCKMODE mode);
 
+/* Set by the area "table": what a shard needs that is new, or was offline. */
+extern void (*sl_shard_catch_up) (SlShard *shard);
+extern bool (*sl_shard_has_copies) (void);
+
 /* map_catalog.c: rows; every read sees what is committed now */
 typedef bool (*SlShardletVisitor) (const SlShardletRow *row, void *context);
 

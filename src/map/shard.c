@@ -31,6 +31,9 @@
 #include "base/base.h"
 #include "map/map.h"
 
+void		(*sl_shard_catch_up) (SlShard *shard) = NULL;
+bool		(*sl_shard_has_copies) (void) = NULL;
+
 static HTAB *shards;
 static MemoryContext string_context;
 static bool shards_are_current;

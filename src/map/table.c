@@ -109,11 +109,15 @@ get_reference(Oid relid)
 		return NULL;
 	for (int i = 0; relation->trigdesc != NULL && i < relation->trigdesc->numtriggers; i++)
 	{
-		if (table != NULL || !is_reference_trigger(&relation->trigdesc->triggers[i]))
+		const Trigger *trigger = &relation->trigdesc->triggers[i];
+
+		if (table != NULL || !is_reference_trigger(trigger))
 			continue;
 		table = palloc0(sizeof(SlTable));
 		table->relid = relid;
 		table->kind = SL_TABLE_REFERENCE;
+		table->is_attached = trigger->tgnargs > 0 &&
+			strcmp(trigger->tgargs[0], SL_REFERENCE_ATTACHED) == 0;
 	}
 	RelationClose(relation);
 	return table;

@@ -35,6 +35,9 @@ typedef struct SlTable
 /* The triggers of reference tables call this function of ours. */
 #define SL_REFERENCE_FUNCTION "reference_change"
 
+/* With this argument the shards' tables were there before. */
+#define SL_REFERENCE_ATTACHED "attached"
+
 /* Names of the options of a foreign table. */
 #define SL_OPTION_MAP "map"
 #define SL_OPTION_KEY "key"

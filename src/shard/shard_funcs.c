@@ -339,6 +339,16 @@ register_shard(const char *name, const Address *address, ForeignServer *server,
 	set_credentials(name, address->credentials);
 }
 
+/* Gives a shard what it lacks, unless it is not to be used yet. */
+static void
+catch_up(const char *name)
+{
+	SlShard    *shard = sl_shard_by_name(name, false);
+
+	if (shard->state != SL_STATE_OFFLINE && sl_shard_catch_up != NULL)
+		sl_shard_catch_up(shard);
+}
+
 /* add_shard(shard, conninfo, region, weight, client_address, install) */
 Datum
 shardlet_add_shard(PG_FUNCTION_ARGS)
@@ -373,6 +383,7 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	identity = prepare_shard(name, &address, server, id, install, &other_collation);
 	register_shard(name, &address, server,
 				   shard_options(given, server, id, identity, install, other_collation));
+	catch_up(name);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }
@@ -414,6 +425,22 @@ check_reachable(SlShard *shard, List *options, const Address *address)
 	sl_conn_close(sl_remote_open(&target));
 }
 
+/* Changes the server.  The flag must not survive that, however it ends. */
+static void
+register_change(const char *name, List *options)
+{
+	sl_shard_is_registering = true;
+	PG_TRY();
+	{
+		alter_server(name, options);
+	}
+	PG_FINALLY();
+	{
+		sl_shard_is_registering = false;
+	}
+	PG_END_TRY();
+}
+
 /* alter_shard(shard, conninfo, region, weight, state, client_address) */
 Datum
 shardlet_alter_shard(PG_FUNCTION_ARGS)
@@ -421,6 +448,7 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 	char	   *name;
 	char	   *conninfo;
 	SlShard    *shard;
+	bool		was_offline;
 	Address		address = {0};
 	List	   *options;
 	ForeignServer *server;
@@ -436,17 +464,20 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 	if (!sl_server_ownercheck(shard->server, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_SERVER, name);
 	sl_shard_lock(shard, ShareUpdateExclusiveLock);
+	was_offline = shard->state == SL_STATE_OFFLINE;
 	if (conninfo != NULL)
 		address = parse_conninfo(conninfo);
 	server = GetForeignServer(shard->server);
 	options = sl_option_changes(server->options, altered_options(fcinfo, &address));
 	sl_option_validate(options, ForeignServerRelationId);
 	check_reachable(shard, options, &address);
-	alter_server(name, options);
+	register_change(name, options);
 
 	/* What it missed while it was away, or what is elsewhere, is not known. */
 	sl_stat_flag(sl_stat_shard(shard->id), SL_SHARD_FENCED | SL_SHARD_DIRTY);
 	set_credentials(name, address.credentials);
+	if (was_offline)
+		catch_up(name);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }

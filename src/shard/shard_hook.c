@@ -30,7 +30,7 @@
 static object_access_hook_type next_object_access = NULL;
 static ProcessUtility_hook_type next_utility = NULL;
 
-/* True while add_shard makes or changes a server. */
+/* True while add_shard or alter_shard makes or changes a server. */
 bool		sl_shard_is_registering = false;
 
 /* True while a command runs that drops the extension itself, or may. */
@@ -45,14 +45,14 @@ shard_id_of(List *options)
 }
 
 /*
- * Returns the id in the server's row as the running command has just written
- * it, 0 if it has none or is not ours.
+ * Returns the options in the server's row as the running command has just
+ * written it, none if it is not ours.
  */
-static int32
-written_shard_id(Oid server, Oid wrapper)
+static List *
+written_options(Oid server, Oid wrapper)
 {
 	Relation	relation = table_open(ForeignServerRelationId, AccessShareLock);
-	int32		id = 0;
+	List	   *result = NIL;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -68,11 +68,11 @@ written_shard_id(Oid server, Oid wrapper)
 		Datum		options = heap_getattr(tuple, Anum_pg_foreign_server_srvoptions,
 										   RelationGetDescr(relation), &is_null);
 
-		id = is_null ? 0 : shard_id_of(untransformRelOptions(options));
+		result = is_null ? NIL : untransformRelOptions(options);
 	}
 	systable_endscan(scan);
 	table_close(relation, AccessShareLock);
-	return id;
+	return result;
 }
 
 /* Returns the id before the running command, 0 if there was none. */
@@ -108,17 +108,39 @@ check_new_id(Oid server, int32 id)
 static void
 server_created(Oid server, Oid wrapper)
 {
-	int32		id = written_shard_id(server, wrapper);
+	int32		id = shard_id_of(written_options(server, wrapper));
 
 	if (id != 0)
 		check_new_id(server, id);
+}
+
+/* What it missed while it was offline is put in place by alter_shard() only. */
+static void
+check_return(Oid server, List *options)
+{
+	ForeignServer *former = GetForeignServer(server);
+	const char *before = sl_option_get(former->options, "state");
+	const char *after = sl_option_get(options, "state");
+
+	if (sl_shard_is_registering || before == NULL ||
+		sl_state_parse(before) != SL_STATE_OFFLINE ||
+		(after != NULL && sl_state_parse(after) == SL_STATE_OFFLINE) ||
+		sl_shard_has_copies == NULL || !sl_shard_has_copies())
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("shard \"%s\" has to be brought up to date before it is online",
+				   former->servername),
+			errdetail("There are reference tables, and it has missed changes of them."),
+			errhint("SELECT shardlet.alter_shard('%s', state => 'online');", former->servername));
 }
 
 static void
 server_altered(Oid server, Oid wrapper)
 {
 	int32		former = former_shard_id(server, wrapper);
-	int32		id = written_shard_id(server, wrapper);
+	List	   *options = written_options(server, wrapper);
+	int32		id = shard_id_of(options);
 
 	if (former != 0 && id != former)
 		ereport(ERROR,
@@ -127,8 +149,11 @@ server_altered(Oid server, Oid wrapper)
 				errdetail("Maps refer to the shard by its id, which is %d.", former));
 	if (former == 0 && id != 0)
 		check_new_id(server, id);
-	if (id != 0)
-		sl_map_touch_shard(id);
+	if (id == 0)
+		return;
+	if (former != 0)
+		check_return(server, options);
+	sl_map_touch_shard(id);
 }
 
 static void

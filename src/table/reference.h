@@ -5,17 +5,94 @@
 #ifndef SL_REFERENCE_H
 #define SL_REFERENCE_H
 
+#include "access/tupdesc.h"
+#include "nodes/bitmapset.h"
+#include "utils/tuplestore.h"
+
 #include "table/table_area.h"
+
+/* A column of a reference table that exists. */
+typedef struct SlRefColumn
+{
+	AttrNumber	attnum;			/* on the router */
+	char	   *name;			/* quoted */
+	char	   *type;			/* as a cast writes it */
+	char	   *equals;			/* of a key column: the operator */
+	bool		is_generated;
+	bool		is_changed;		/* by the update that is sent */
+	Oid			output;			/* function */
+} SlRefColumn;
+
+/* What must be unique, at once: a change of one of the columns may violate it. */
+typedef struct SlRefUnique
+{
+	Bitmapset  *attnums;
+	bool		is_plain;		/* columns, and all rows: equal is equal */
+} SlRefUnique;
+
+/* How a reference table is written to. */
+typedef struct SlRefShape
+{
+	Oid			relid;
+	char	   *schema;
+	char	   *relname;
+	char	   *name;			/* qualified and quoted */
+	TupleDesc	descriptor;		/* of the relation, while that is open */
+	int			column_count;
+	SlRefColumn *columns;
+	int			key_count;
+	int			key[INDEX_MAX_KEYS];	/* of the columns */
+	char	   *defer_sql;		/* SET CONSTRAINTS, or NULL */
+	bool		is_acted_on;	/* foreign keys change or delete its rows */
+	bool		key_is_acted_on;	/* and the values of its key */
+} SlRefShape;
+
+/* Rows, as values of the router's columns. */
+typedef struct SlRefRows
+{
+	int			count;
+	int			width;			/* attributes */
+	Datum	   *values;
+	bool	   *nulls;
+} SlRefRows;
 
 /* reference.c */
 extern List *sl_reference_all(void);
 extern bool sl_reference_is(Oid relid);
+extern void sl_reference_lock_shards(void);
+extern void sl_reference_add_triggers(Oid relid, bool is_attached);
+extern void sl_reference_copy(List *shards, Relation relation);
+extern void sl_reference_create(List *shards, List *relids);
 extern void sl_reference_undo(Oid relid, bool drops_copies);
+
+/* reference_shape.c */
+extern SlRefShape *sl_reference_shape(Relation relation);
+extern List *sl_reference_uniques(Relation relation);
+
+/* reference_send.c: what the shards are told */
+extern SlReply *sl_reference_open(List *shards, int *count);
+extern void sl_reference_run(SlReply *replies, int count, const char *sql, int param_count,
+							 const char *const *params);
+extern void sl_reference_run_with_hint(SlReply *replies, int count, const char *sql,
+									   int sqlstate, const char *hint);
+extern SlRefRows *sl_reference_read(Tuplestorestate *store, TupleDesc descriptor);
+extern void sl_reference_insert(const SlRefShape *shape, SlReply *replies, int count,
+								const SlRefRows *rows);
+extern void sl_reference_delete(const SlRefShape *shape, SlReply *replies, int count,
+								const SlRefRows *rows, const char *condition);
+extern void sl_reference_overwrite(SlRefShape *shape, SlReply *replies, int count,
+								   const SlRefRows *rows);
+extern void sl_reference_update(SlRefShape *shape, SlReply *replies, int count,
+								const SlRefRows *before, const SlRefRows *after,
+								Relation relation);
+
+/* reference_change.c */
+extern void sl_reference_change_init(void);
 
 /* reference_attach.c */
 extern Oid	sl_reference_attach(const char *schema, const char *name, bool verify);
 
-/* reference_shard.c: called by sl_shard_catch_up */
+/* reference_shard.c */
 extern void sl_reference_init(void);
 
 #endif							/* SL_REFERENCE_H */
