@@ -137,7 +137,7 @@ derive(Node *node, Derivation *derivation)
 {
 	Derivation	below = {.ship = derivation->ship};
 
-	if (node == NULL)
+	if (node == NULL || IsA(node, SortGroupClause))
 		return false;
 	if (IsA(node, List) || IsA(node, TargetEntry) || IsA(node, CaseWhen))
 	{

@@ -24,6 +24,7 @@ typedef struct Making
 	const SlShip *ship;
 	Index		index;
 	const SlTable *table;
+	const SlMap *map;
 	List	  **expressions;
 } Making;
 
@@ -52,6 +53,13 @@ key_column(const Making *making, Node *node)
 static List *
 make_leaf(Making *making, SlPruneOp op, int column, Node *expression)
 {
+	Oid			type = exprType(expression);
+
+	if (op == SL_PRUNE_ANY)
+		type = get_base_element_type(type);
+	if (!sl_prune_is_usable(making->map->key_oids[column],
+							get_atttype(making->table->relid, making->table->key[column]), type))
+		return NIL;
 	*making->expressions = lappend(*making->expressions, copyObject(expression));
 	return list_make3(makeInteger(op), makeInteger(column),
 					  makeInteger(list_length(*making->expressions) - 1));
@@ -228,6 +236,7 @@ sl_prune_make(const SlShip *ship, Index index, const SlTable *table, List *claus
 
 	if (table->kind != SL_TABLE_SHARDED)
 		return NIL;
+	making.map = sl_map_get(table->map);
 	return make_and(&making, clauses);
 }
 

@@ -27,6 +27,10 @@ typedef enum SlPruneOp
 	SL_PRUNE_GREATER
 } SlPruneOp;
 
+/* prune_type.c */
+extern bool sl_prune_is_integer(Oid type);
+extern bool sl_prune_is_usable(Oid key, Oid column, Oid type);
+
 /* prune.c */
 extern List *sl_prune_make(const SlShip *ship, Index index, const SlTable *table,
 						   List *clauses, List **expressions);

@@ -10,7 +10,6 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
-#include "parser/parse_coerce.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
 
@@ -54,12 +53,6 @@ typedef struct Running
 
 static ShardSet run_node(Running *running, List *node);
 
-static int
-integer_rank(Oid type)
-{
-	return type == INT2OID ? 1 : type == INT4OID ? 2 : type == INT8OID ? 3 : 0;
-}
-
 static int64
 integer_value(Oid type, Datum value)
 {
@@ -67,25 +60,11 @@ integer_value(Oid type, Datum value)
 		type == INT4OID ? DatumGetInt32(value) : DatumGetInt64(value);
 }
 
-/* Is it the same bits in both types, and compared alike? */
-static bool
-is_same_bits(Oid from, Oid to)
-{
-	from = getBaseType(from);
-	return from == to || (IsBinaryCoercible(from, to) && IsBinaryCoercible(to, from)) ||
-		(from == VARCHAROID && to == TEXTOID);
-}
-
 /* Can a value of this type be looked up in place of a value of the column? */
 static bool
 is_usable(const Running *running, int column, Oid type)
 {
-	Oid			key = running->map->key_oids[column];
-	Oid			own = getBaseType(running->column_types[column]);
-
-	if (integer_rank(key) > 0)
-		return integer_rank(own) > 0 && integer_rank(getBaseType(type)) > 0;
-	return is_same_bits(own, key) && is_same_bits(type, key);
+	return sl_prune_is_usable(running->map->key_oids[column], running->column_types[column], type);
 }
 
 /* Makes a key of it.  False: no key can have this value. */
@@ -97,7 +76,7 @@ to_key(const Running *running, int column, Oid type, Datum value, Datum *key)
 
 	type = getBaseType(type);
 	*key = value;
-	if (integer_rank(wanted) == 0 || wanted == type)
+	if (wanted == type || !sl_prune_is_integer(wanted))
 		return true;
 	number = integer_value(type, value);
 	if ((wanted == INT2OID && (number < PG_INT16_MIN || number > PG_INT16_MAX)) ||

@@ -114,6 +114,10 @@ needs_shard(Node *node, void *context)
 	{
 		case T_Var:
 			return bms_is_member(((Var *) node)->varno, ship->relids);
+		case T_Param:
+
+			/* Of a row that a subquery returns; it may need the shards. */
+			return ((Param *) node)->paramkind == PARAM_MULTIEXPR;
 		case T_PlaceHolderVar:
 			return bms_overlap(((PlaceHolderVar *) node)->phrels, ship->relids);
 		case T_Aggref:
@@ -280,6 +284,10 @@ is_shippable_node(const SlShip *ship, Node *node)
 		case T_TargetEntry:
 		case T_List:
 			return true;
+		case T_SortGroupClause:
+			return !ship->other_collation &&
+				is_known_object(ship, ((SortGroupClause *) node)->eqop, OperatorRelationId) &&
+				is_known_object(ship, ((SortGroupClause *) node)->sortop, OperatorRelationId);
 		default:
 			return false;
 	}
@@ -309,7 +317,8 @@ restore_collate(Node *node)
 static bool
 has_type(Node *node)
 {
-	return !IsA(node, List) && !IsA(node, TargetEntry) && !IsA(node, CaseWhen);
+	return !IsA(node, List) && !IsA(node, TargetEntry) && !IsA(node, CaseWhen) &&
+		!IsA(node, SortGroupClause);
 }
 
 static Node *

@@ -78,6 +78,7 @@ struct SlCopyIn
 	char	   *sql;
 	bool		is_binary;
 	bool		is_over;
+	const SlStatement *statement;	/* or NULL */
 	Oid			user;
 	uint64		rows;
 	Lane	  **lanes;
@@ -119,7 +120,9 @@ fail(Lane *lane, const SlFailure *failure)
 static void
 join(Lane *lane)
 {
-	SlTxnUse	use = {.writes = true};
+	SlTxnUse	use = {
+		.writes = true,.statement = sl_statement_of_write(lane->copy->statement)
+	};
 	SlFailure  *failure;
 
 	sl_pool_note_success(lane->conn);
@@ -466,10 +469,11 @@ forget_with_memory(void *arg)
 /*
  * Begins to copy with a command that every shard gets as it is: COPY of one
  * table FROM STDIN.  It lives in a child of the current memory context.  The
- * connections are those of the user.
+ * connections are those of the user.  The statement, or NULL, is the one that
+ * the rows belong to.
  */
 SlCopyIn *
-sl_copy_in_begin(const char *sql, bool is_binary, Oid user)
+sl_copy_in_begin(const char *sql, bool is_binary, Oid user, const SlStatement *statement)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shardlet copy",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -480,6 +484,7 @@ sl_copy_in_begin(const char *sql, bool is_binary, Oid user)
 	copy->sql = MemoryContextStrdup(context, sql);
 	copy->is_binary = is_binary;
 	copy->user = user;
+	copy->statement = statement;
 	copy->transaction = GetCurrentSubTransactionId();
 	copy->callback.func = forget_with_memory;
 	copy->callback.arg = copy;

@@ -81,6 +81,18 @@ typedef struct SlHome
 	Oid			user;
 } SlHome;
 
+/* A running statement and how many scans of shards it has. */
+typedef struct SlStatement
+{
+	dlist_node	node;
+	EState	   *estate;
+	uint64		id;
+	int			scan_count;
+	bool		has_begun;		/* one of them has */
+	bool		writes;			/* to tables on shards */
+	MemoryContextCallback callback;
+} SlStatement;
+
 /* fanout.c */
 typedef struct SlFanout SlFanout;
 
@@ -124,6 +136,7 @@ typedef struct SlFanoutSpec
 	bool		skip_failures;
 	SlTxnUse	use;			/* of each shard */
 	bool		is_consistent;	/* snapshots of the shards must agree */
+	bool		iso_dates;		/* nothing depends on how shards write dates */
 } SlFanoutSpec;
 
 extern void sl_fanout_init(void);
@@ -180,25 +193,17 @@ extern SlCallKind sl_call_kind(Oid function);
 /* scan.c */
 extern void sl_scan_init(void);
 
-/* statement.c: a running statement and how many scans of shards it has */
-typedef struct SlStatement
-{
-	dlist_node	node;
-	EState	   *estate;
-	uint64		id;
-	int			scan_count;
-	bool		has_begun;		/* one of them has */
-	MemoryContextCallback callback;
-} SlStatement;
-
+/* statement.c */
 extern SlStatement *sl_statement_of(EState *estate);
+extern uint64 sl_statement_of_write(const SlStatement *statement);
 extern bool sl_statement_repeats(const PlannedStmt *statement, const Plan *scan);
 
 /* copy_in.c: rows to many shards at once, through COPY */
 typedef struct SlCopyIn SlCopyIn;
 
 extern void sl_copy_in_init(void);
-extern SlCopyIn *sl_copy_in_begin(const char *sql, bool is_binary, Oid user);
+extern SlCopyIn *sl_copy_in_begin(const char *sql, bool is_binary, Oid user,
+								  const SlStatement *statement);
 extern void sl_copy_in_put(SlCopyIn *copy, SlShard *shard, const char *data, int length);
 extern void sl_copy_in_flush(SlCopyIn *copy);
 extern uint64 sl_copy_in_end(SlCopyIn *copy);
@@ -208,7 +213,7 @@ typedef struct SlPipe SlPipe;
 typedef void (*SlPipeCloser) (void *arg, SlShard *shard);
 
 extern void sl_pipe_init(void);
-extern SlPipe *sl_pipe_begin(Oid user);
+extern SlPipe *sl_pipe_begin(Oid user, const SlStatement *statement);
 extern void sl_pipe_send(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept,
 						 int param_count, const char *const *params);
 extern void sl_pipe_hold(SlPipe *pipe, SlShard *shard, SlPipeCloser closer, void *arg);

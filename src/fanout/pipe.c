@@ -62,6 +62,7 @@ struct SlPipe
 	SubTransactionId transaction;
 	MemoryContext context;
 	MemoryContextCallback callback;
+	const SlStatement *statement;	/* or NULL */
 	Oid			user;
 	bool		is_over;
 	uint64		rows;			/* that were changed, as far as is known */
@@ -224,7 +225,9 @@ wait_until_open(Lane *lane)
 static void
 open_lane(Lane *lane)
 {
-	SlTxnUse	use = {.writes = true};
+	SlTxnUse	use = {
+		.writes = true,.statement = sl_statement_of_write(lane->pipe->statement)
+	};
 	SlFailure  *failure;
 
 	lane->failure = NULL;
@@ -482,7 +485,7 @@ forget_with_memory(void *arg)
  * the current memory context.
  */
 SlPipe *
-sl_pipe_begin(Oid user)
+sl_pipe_begin(Oid user, const SlStatement *statement)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shardlet pipe",
 												  ALLOCSET_SMALL_SIZES);
@@ -491,6 +494,7 @@ sl_pipe_begin(Oid user)
 	sl_snapshot_begin();
 	pipe->context = context;
 	pipe->user = user;
+	pipe->statement = statement;
 	pipe->transaction = GetCurrentSubTransactionId();
 	pipe->callback.func = forget_with_memory;
 	pipe->callback.arg = pipe;

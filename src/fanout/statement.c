@@ -46,6 +46,16 @@ sl_statement_of(EState *estate)
 	return statement;
 }
 
+/*
+ * The number of a statement that is about to write, if its reads must not see
+ * that; 0 if there are none.
+ */
+uint64
+sl_statement_of_write(const SlStatement *statement)
+{
+	return statement != NULL && statement->scan_count > 0 ? statement->id : 0;
+}
+
 /* Does the inner side of a join read its rows from a Material node? */
 static bool
 is_kept_above(const NestLoop *join)

@@ -189,6 +189,7 @@ acquire(SlStream *stream)
 	}
 	conn->owner = stream;
 	conn->yield = make_yield;
+	conn->iso_dates = stream->spec->iso_dates;
 	stream->conn = conn;
 	return true;
 }
@@ -445,7 +446,7 @@ sl_stream_execute(SlStream *stream)
 	if (stream->use.takes_snapshot)
 		stream->snapshot_deadline = sl_wait_deadline(sl_connect_timeout);
 	sl_txn_join(stream->conn, &stream->use);
-	sl_decoder_begin(stream->decoder);
+	sl_decoder_begin(stream->decoder, spec->iso_dates);
 	stream->is_parsed = parses_anew(stream);
 	if (stream->is_parsed)
 		sl_flight_ask(stream->conn, spec->sql, spec->param_count, spec->param_types, spec->params,

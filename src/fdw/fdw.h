@@ -72,6 +72,7 @@ enum
 #define SL_SCAN_WRITES		0x04	/* UPDATE or DELETE */
 #define SL_SCAN_RETURNS		0x08	/* with RETURNING */
 #define SL_SCAN_COUNTS		0x20	/* its rows are the statement's */
+#define SL_SCAN_SINGLE		0x40	/* the plan relies on one shard having all */
 #define SL_SCAN_ONE_ROW		0x10	/* of aggregates, even of no rows at all */
 
 /* fdw_plan.c */

@@ -18,7 +18,9 @@ run_commands(ForeignScanState *node, SlScan *scan)
 	EState	   *estate = node->ss.ps.state;
 	ExprContext *context = node->ss.ps.ps_ExprContext;
 	MemoryContext old_context = MemoryContextSwitchTo(scan->context);
-	SlTxnUse	use = {.writes = true};
+	SlTxnUse	use = {
+		.writes = true,.statement = scan->statement->scan_count > 1 ? scan->statement->id : 0
+	};
 	int64		rows = 0;
 	int			count;
 	SlReply    *replies = sl_command_begin_as(sl_scan_shards(scan, context), scan->home.user, true,

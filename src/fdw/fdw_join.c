@@ -128,9 +128,18 @@ can_have_conditions(const RelOptInfo *rel)
 		 can_have_conditions(info->inner));
 }
 
-/* Can the router's columns be had from the join? */
 static bool
-can_return(const RelOptInfo *join)
+has_no_columns(JoinType type)
+{
+	return type == JOIN_SEMI || type == JOIN_ANTI;
+}
+
+/*
+ * Can the router's columns be had from the join?  The other side of a semijoin
+ * has none, and of an antijoin, which may have been an outer join, only NULLs.
+ */
+static bool
+can_return(const RelOptInfo *join, const RelOptInfo *inner, JoinType type)
 {
 	ListCell   *cell;
 
@@ -138,10 +147,22 @@ can_return(const RelOptInfo *join)
 	{
 		Var		   *column = lfirst(cell);
 
-		if (!IsA(column, Var) || column->varattno <= 0)
+		if (!IsA(column, Var) || column->varattno <= 0 ||
+			(has_no_columns(type) && bms_is_member(column->varno, inner->relids)))
 			return false;
 	}
 	return true;
+}
+
+/* Does it demand what an antijoin ensures? */
+static bool
+is_always_null(const SlRel *info, Node *clause)
+{
+	const NullTest *test = (const NullTest *) clause;
+
+	return info->join_type == JOIN_ANTI && IsA(clause, NullTest) &&
+		test->nulltesttype == IS_NULL && IsA(test->arg, Var) &&
+		bms_is_member(((Var *) test->arg)->varno, info->inner->relids);
 }
 
 static List *
@@ -176,6 +197,11 @@ divide_clauses(SlRel *info, RelOptInfo *join, List *restrictions)
 
 		if (restriction->pseudoconstant)
 			return false;
+		if (!is_on && is_always_null(info, (Node *) restriction->clause))
+			continue;
+		if (!is_on && has_no_columns(info->join_type) &&
+			bms_overlap(restriction->clause_relids, info->inner->relids))
+			return false;
 		if (is_on && is_possible)
 			info->join_clauses = lappend(info->join_clauses, restriction->clause);
 		else if (is_on && info->join_type != JOIN_INNER)
@@ -203,8 +229,7 @@ combine_ships(SlRel *info, const SlRel *outer, const SlRel *inner)
 static bool
 is_supported(JoinType type)
 {
-	return type == JOIN_INNER || type == JOIN_LEFT || type == JOIN_FULL || type == JOIN_SEMI ||
-		type == JOIN_ANTI;
+	return type == JOIN_INNER || type == JOIN_LEFT || type == JOIN_FULL || has_no_columns(type);
 }
 
 /* Is there nothing about the sides that keeps them from being joined there? */
@@ -216,7 +241,7 @@ can_join(PlannerInfo *root, RelOptInfo *join, RelOptInfo *outer, RelOptInfo *inn
 
 	if (!is_supported(type) || root->parse->commandType != CMD_SELECT || root->rowMarks != NIL ||
 		!bms_is_empty(join->lateral_relids) || outer_info == NULL || inner_info == NULL ||
-		!outer_info->is_whole || !inner_info->is_whole || !can_return(join))
+		!outer_info->is_whole || !inner_info->is_whole || !can_return(join, inner, type))
 		return false;
 	if (type == JOIN_LEFT && !can_have_conditions(inner))
 		return false;

@@ -178,6 +178,8 @@ begin(ForeignScanState *node, SlScan *scan)
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &scan->callback);
 	scan->statement = sl_statement_of(estate);
 	scan->statement->scan_count++;
+	if ((scan->flags & SL_SCAN_WRITES) != 0)
+		scan->statement->writes = true;
 	scan->keeps_stats = estate->es_instrument != 0;
 }
 
@@ -261,6 +263,8 @@ sl_scan_shards(SlScan *scan, ExprContext *context)
 	/* Somebody must say that the count of nothing is zero. */
 	if (result == NIL && owners != NIL && (scan->flags & SL_SCAN_ONE_ROW) != 0)
 		return list_make1(linitial(owners));
+	if (list_length(result) > 1 && (scan->flags & SL_SCAN_SINGLE) != 0)
+		elog(ERROR, "rows that were planned to be on one shard are on %d", list_length(result));
 	return result;
 }
 
@@ -311,8 +315,7 @@ set_limit(SlScan *scan, ExprContext *context, SlFanoutSpec *spec)
 static bool
 asks_often(const SlScan *scan)
 {
-	return scan->statement->scan_count > 1 ||
-		scan->may_repeat;
+	return scan->statement->scan_count > 1 || scan->may_repeat || scan->statement->writes;
 }
 
 static void
@@ -321,8 +324,10 @@ set_use(ForeignScanState *node, SlScan *scan, SlTxnUse *use)
 	use->writes = (scan->flags & (SL_SCAN_LOCKS | SL_SCAN_WRITES)) != 0;
 	use->is_alone = !use->writes && !asks_often(scan) && sl_txn_is_alone(node->ss.ps.state);
 	use->is_part = !use->writes;
-	if (!use->writes && asks_often(scan) && !IsolationUsesXactSnapshot())
+	if ((!use->writes && asks_often(scan) && !IsolationUsesXactSnapshot()) ||
+		((scan->flags & SL_SCAN_WRITES) != 0 && scan->statement->scan_count > 1))
 		use->statement = scan->statement->id;
+	use->is_of_writer = scan->statement->writes;
 }
 
 /* Adds what one run did to what is shown at the end. */
@@ -363,6 +368,7 @@ begin_fanout(ForeignScanState *node, SlScan *scan)
 	spec.param_count = spec.own_param_count = scan->param_count;
 	spec.params = sl_scan_params(scan, context);
 	spec.home = scan->home;
+	spec.iso_dates = (scan->flags & SL_SCAN_WRITES) == 0;
 	spec.wanted = scan->wanted;
 	spec.shard_column = (scan->flags & SL_SCAN_IDENTITY) != 0 ? scan->wanted->natts - 1 : -1;
 	spec.sort_count = list_length(spec.shards) > 1 ? scan->sort_count : 0;

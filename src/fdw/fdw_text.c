@@ -431,6 +431,8 @@ write_statement(Writing *writing, List *keys)
 	write_lock(writing);
 	if (writing->info->has_groups && writing->info->group == NIL)
 		writing->flags |= SL_SCAN_ONE_ROW;
+	if (writing->info->input != NULL && writing->info->is_single)
+		writing->flags |= SL_SCAN_SINGLE;
 }
 
 /* Each clause of the plan is checked there or here. */

@@ -205,7 +205,8 @@ begin_copy(SlModify *modify)
 		modify->copy_row = sl_copy_row_make(RelationGetDescr(relation), modify->insert_columns);
 	sql = sl_copy_row_sql(modify->copy_row, get_namespace_name(RelationGetNamespace(relation)),
 						  RelationGetRelationName(relation));
-	modify->copy = sl_copy_in_begin(sql, sl_copy_row_is_binary(modify->copy_row), modify->user);
+	modify->copy = sl_copy_in_begin(sql, sl_copy_row_is_binary(modify->copy_row), modify->user,
+									modify->statement);
 	MemoryContextSwitchTo(old_context);
 }
 

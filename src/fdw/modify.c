@@ -70,7 +70,7 @@ store_reply(SlModify *modify, PGresult *result, TupleTableSlot *slot)
 		memcpy(values, slot->tts_values, sizeof(Datum) * descriptor->natts);
 		memcpy(nulls, slot->tts_isnull, sizeof(bool) * descriptor->natts);
 	}
-	sl_decoder_begin(modify->decoder);
+	sl_decoder_begin(modify->decoder, false);
 	sl_decoder_row(modify->decoder, result, 0, wire_values, wire_nulls);
 	sl_decoder_convert(modify->decoder, wire_values, wire_nulls, values, nulls);
 	ExecForceStoreHeapTuple(heap_form_tuple(descriptor, values, nulls), slot, false);
@@ -135,7 +135,9 @@ make_modify(EState *estate, ResultRelInfo *info, CmdType operation, bool counts)
 	modify->counts = counts;
 	modify->work = AllocSetContextCreate(context, "shardlet written row", ALLOCSET_SMALL_SIZES);
 	sl_row_route_init(&modify->route, info->ri_RelationDesc);
-	modify->pipe = sl_pipe_begin(modify->user);
+	modify->statement = sl_statement_of(estate);
+	modify->statement->writes = true;
+	modify->pipe = sl_pipe_begin(modify->user, modify->statement);
 	modify->callback.func = forget;
 	modify->callback.arg = modify;
 	MemoryContextRegisterResetCallback(context, &modify->callback);

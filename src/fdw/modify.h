@@ -67,6 +67,7 @@ typedef struct SlModify
 	EState	   *estate;
 	Relation	relation;
 	CmdType		operation;
+	SlStatement *statement;
 	Oid			user;
 	bool		counts;			/* its rows count for the command's tag */
 	bool		needs_reply;	/* each row's fate must be known at once */

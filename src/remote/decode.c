@@ -361,9 +361,11 @@ set_format(const Format *format)
 
 /* The rows are asked for now, by a session with these settings. */
 void
-sl_decoder_begin(SlDecoder *decoder)
+sl_decoder_begin(SlDecoder *decoder, bool iso_dates)
 {
 	decoder->format = get_format();
+	if (iso_dates)
+		decoder->format.date_style = USE_ISO_DATES;
 }
 
 static bool

@@ -37,7 +37,8 @@
 /* Settings of the session.  The others, of the connection, come first. */
 enum
 {
-	SETTING_PATH, SETTING_READ_ONLY, SETTING_ENCODING, SETTING_FIRST_OF_SESSION
+	SETTING_PATH, SETTING_READ_ONLY, SETTING_ENCODING, SETTING_FIRST_OF_SESSION,
+	SETTING_DATE_STYLE
 };
 
 static const char *const names[] = {
@@ -54,11 +55,11 @@ static const char *const reported_names[SL_REPORTED_COUNT] = {
 };
 
 static void
-read_numbers(int *numbers)
+read_numbers(const SlConn *conn, int *numbers)
 {
 	int			count = 0;
 
-	numbers[count++] = DateStyle;
+	numbers[count++] = conn->iso_dates ? USE_ISO_DATES : DateStyle;
 	numbers[count++] = DateOrder;
 	numbers[count++] = IntervalStyle;
 	numbers[count++] = extra_float_digits;
@@ -113,7 +114,7 @@ sl_session_is_current(const SlConn *conn)
 	const SlSettings *settings = &conn->settings;
 	int			numbers[SL_NUMBER_COUNT];
 
-	read_numbers(numbers);
+	read_numbers(conn, numbers);
 	return conn->has_settings &&
 		settings->timezone == session_timezone &&
 		memcmp(settings->numbers, numbers, sizeof(numbers)) == 0 &&
@@ -154,6 +155,9 @@ sl_session_send(SlConn *conn)
 	values[SETTING_ENCODING] = GetDatabaseEncodingName();
 	for (int i = SETTING_FIRST_OF_SESSION; i < (int) lengthof(names); i++)
 		values[i] = GetConfigOption(names[i], false, false);
+	if (conn->iso_dates)
+		values[SETTING_DATE_STYLE] = DateOrder == DATEORDER_DMY ? "ISO, DMY" :
+			DateOrder == DATEORDER_MDY ? "ISO, MDY" : "ISO, YMD";
 	settings->is_reported = false;
 	sl_flight_prelude(conn, settings_sql(), lengthof(names), values);
 	sl_flight_sync_settings(conn);
@@ -162,7 +166,7 @@ sl_session_send(SlConn *conn)
 	 * They may decide what a text means: constants are read when it is
 	 * parsed.
 	 */
-	read_numbers(numbers);
+	read_numbers(conn, numbers);
 	if (settings->timezone != session_timezone ||
 		memcmp(settings->numbers, numbers, sizeof(numbers)) != 0)
 		conn->setting_changes++;

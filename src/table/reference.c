@@ -243,7 +243,7 @@ sl_reference_copy(List *shards, Relation relation)
 	SlCopyRow  *row = sl_copy_row_make(descriptor, sl_copy_row_columns(descriptor));
 	char	   *sql = sl_copy_row_sql(row, get_namespace_name(RelationGetNamespace(relation)),
 									  RelationGetRelationName(relation));
-	SlCopyIn   *copy = sl_copy_in_begin(sql, sl_copy_row_is_binary(row), GetUserId());
+	SlCopyIn   *copy = sl_copy_in_begin(sql, sl_copy_row_is_binary(row), GetUserId(), NULL);
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);

@@ -151,7 +151,7 @@ copy_rows(const Copies *copies, Tuplestorestate *store)
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(descriptor, &TTSOpsMinimalTuple);
 	SlCopyIn   *copy = sl_copy_in_begin(sl_copy_row_sql(row, copies->shape->schema,
 														copies->shape->relname),
-										sl_copy_row_is_binary(row), GetUserId());
+										sl_copy_row_is_binary(row), GetUserId(), NULL);
 
 	while (tuplestore_gettupleslot(store, true, false, slot))
 	{

@@ -143,7 +143,7 @@ sl_table_send_rows(const SlTable *target)
 	transport.copy = sl_copy_in_begin(sl_copy_row_sql(transport.row,
 													  get_namespace_name(RelationGetNamespace(root)),
 													  RelationGetRelationName(root)),
-									  sl_copy_row_is_binary(transport.row), GetUserId());
+									  sl_copy_row_is_binary(transport.row), GetUserId(), NULL);
 	foreach(cell, leaves)
 	{
 		if (get_rel_relkind(lfirst_oid(cell)) == RELKIND_RELATION)

@@ -21,6 +21,7 @@ typedef struct SlTxnUse
 	bool		takes_snapshot; /* that is waited for, see snapshot.c */
 	bool		ends;			/* commits with the statement */
 	uint64		statement;		/* whose reads must agree; 0: need not */
+	bool		is_of_writer;	/* that statement writes, too */
 } SlTxnUse;
 
 /* Has the shard's transaction written? */

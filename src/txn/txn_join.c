@@ -220,7 +220,7 @@ needs_none(const SlTxnUse *use)
 static void
 end_other_statement(SlConn *conn, const SlTxnUse *use)
 {
-	if (conn->txn.statement == 0 || conn->txn.statement == use->statement)
+	if (conn->txn.statement == 0 || (conn->txn.statement == use->statement && !use->writes))
 		return;
 	sl_flight_prelude(conn, "COMMIT", 0, NULL);
 	sl_txn_leave(conn);
@@ -238,17 +238,24 @@ note_write(SlConn *conn)
 }
 
 /*
- * The transaction is not the statement's own, because it has written; its
- * queries on the shard must agree all the same.  A bare shard cannot do that.
+ * The transaction is not the statement's own, because it has written, or the
+ * statement will; its queries on the shard must agree all the same.  A bare shard
+ * cannot do that.
  */
 static void
-share_snapshot(SlConn *conn, uint64 statement)
+share_snapshot(SlConn *conn, const SlTxnUse *use)
 {
+	uint64		statement = use->statement;
 	char		number[32];
 	const char *params[] = {number};
 
 	if (statement == 0 || conn->txn.statement != 0 || conn->is_bare || IsolationUsesXactSnapshot())
 		return;
+
+	/* What is written must not be seen by reads that come later. */
+	if (use->writes && conn->txn.kept_statement == statement)
+		return;
+	conn->txn.kept_statement = statement;
 	snprintf(number, sizeof(number), "%llu", (unsigned long long) statement);
 	sl_flight_prelude(conn, "SELECT shardlet.use_snapshot($1)", 1, params);
 }
@@ -284,7 +291,7 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 		if (use->writes && !sl_multi_shard_transactions)
 			check_other_writers(conn);
 		check_snapshot(conn);
-		send_begin(conn, use->statement);
+		send_begin(conn, use->writes || use->is_of_writer ? 0 : use->statement);
 	}
 	sl_txn_follow(conn, use);
 	if (use->writes)
@@ -293,10 +300,10 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 		sl_flight_xid(conn);
 	if (use->takes_snapshot)
 	{
-		share_snapshot(conn, use->statement);
+		share_snapshot(conn, use);
 		sl_flight_mark(conn);
 	}
-	share_snapshot(conn, use->statement);
+	share_snapshot(conn, use);
 }
 
 /* Goes behind a statement, in the same flight: ends what was begun for it. */

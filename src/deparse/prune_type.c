@@ -1,0 +1,40 @@
+/*
+ * prune_type.c
+ *		Which values can be looked up in a map in place of a column's.
+ *
+ * A comparison may have different types on both sides.  Only where equal values
+ * are the same key, whatever the type, does it say something of the shard:
+ * integers of all sizes, and types that are the same but for their names.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "parser/parse_coerce.h"
+#include "utils/lsyscache.h"
+
+#include "deparse/prune.h"
+
+bool
+sl_prune_is_integer(Oid type)
+{
+	return type == INT2OID || type == INT4OID || type == INT8OID;
+}
+
+/* Is it the same bits in both types, and compared alike? */
+static bool
+is_same_bits(Oid from, Oid to)
+{
+	return from == to || (IsBinaryCoercible(from, to) && IsBinaryCoercible(to, from)) ||
+		(from == VARCHAROID && to == TEXTOID);
+}
+
+/* The map's type for the key, the column's, and that of the value. */
+bool
+sl_prune_is_usable(Oid key, Oid column, Oid type)
+{
+	column = getBaseType(column);
+	type = getBaseType(type);
+	if (sl_prune_is_integer(key))
+		return sl_prune_is_integer(column) && sl_prune_is_integer(type);
+	return is_same_bits(column, key) && is_same_bits(type, key);
+}
