@@ -57,6 +57,7 @@ _PG_init(void)
 	sl_pipe_init();
 	sl_scan_init();
 	sl_modify_init();
+	sl_copy_hook_init();
 	sl_on_conflict_init();
 	sl_shard_hook_init();
 	sl_ddl_init();

@@ -61,6 +61,9 @@ typedef struct Lane
 	SlConn	   *conn;
 	StringInfoData buffer;		/* not yet handed to libpq */
 	int			next_look;		/* its size when the lanes are looked at next */
+	int64		put_count;		/* calls of sl_copy_in_put() for it */
+	int64		buffered_count; /* of them, those in the buffer */
+	int64		first;			/* the one that this COPY began with, from 0 */
 	bool		is_sending;		/* libpq has something to send */
 	bool		must_end;		/* when its data are sent */
 	bool		was_open;		/* the connection, by an earlier statement */
@@ -87,6 +90,8 @@ struct SlCopyIn
 	SlWaitItem *items;
 	Lane	  **item_lanes;
 	SlWaitCache wait_cache;
+	SlCopyExplainer explainer;	/* or NULL */
+	void	   *explainer_arg;
 };
 
 static dlist_head copies = DLIST_STATIC_INIT(copies);
@@ -108,10 +113,14 @@ release(Lane *lane)
 }
 
 pg_noreturn static void
-fail(Lane *lane, const SlFailure *failure)
+fail(Lane *lane, SlFailure *failure)
 {
+	SlCopyIn   *copy = lane->copy;
+
 	release(lane);
-	sl_failure_raise(failure, NameStr(lane->shard->name), lane->copy->sql);
+	if (copy->explainer != NULL && failure->context != NULL)
+		copy->explainer(copy->explainer_arg, lane->shard, lane->first, failure);
+	sl_failure_raise(failure, NameStr(lane->shard->name), copy->sql);
 }
 
 /* Opening --------------------------------------------------------------------- */
@@ -148,6 +157,7 @@ open_lane(Lane *lane)
 	lane->was_open = lane->conn->state == SL_CONN_OPEN;
 	lane->state = LANE_OPENING;
 	lane->failure = NULL;
+	lane->first = lane->put_count - lane->buffered_count;
 	sl_wait_forget(&lane->copy->wait_cache);
 	if (lane->was_open)
 		join(lane);
@@ -174,7 +184,7 @@ can_retry(const Lane *lane, const SlFailure *failure)
 }
 
 static void
-fail_or_retry(Lane *lane, const SlFailure *failure)
+fail_or_retry(Lane *lane, SlFailure *failure)
 {
 	if (!can_retry(lane, failure))
 		fail(lane, failure);
@@ -213,6 +223,7 @@ push(Lane *lane)
 	{
 		hand_over(lane, lane->buffer.data, lane->buffer.len);
 		resetStringInfo(&lane->buffer);
+		lane->buffered_count = 0;
 		lane->next_look = CHUNK_SIZE;
 	}
 	if (lane->must_end)
@@ -493,6 +504,17 @@ sl_copy_in_begin(const char *sql, bool is_binary, Oid user, const SlStatement *s
 	return copy;
 }
 
+/*
+ * Has a failure of a COPY looked at before it is raised: its context names the
+ * line that the shard was at.
+ */
+void
+sl_copy_in_explain(SlCopyIn *copy, SlCopyExplainer explainer, void *arg)
+{
+	copy->explainer = explainer;
+	copy->explainer_arg = arg;
+}
+
 static Lane *
 add_lane(SlCopyIn *copy, SlShard *shard)
 {
@@ -559,6 +581,8 @@ sl_copy_in_put(SlCopyIn *copy, SlShard *shard, const char *data, int length)
 	check_alive(copy);
 	lane = find_lane(copy, shard);
 	appendBinaryStringInfo(&lane->buffer, data, length);
+	lane->put_count++;
+	lane->buffered_count++;
 	if (lane->state == LANE_CLOSED)
 	{
 		MemoryContext old_context = MemoryContextSwitchTo(copy->context);

@@ -201,9 +201,13 @@ extern bool sl_statement_repeats(const PlannedStmt *statement, const Plan *scan)
 /* copy_in.c: rows to many shards at once, through COPY */
 typedef struct SlCopyIn SlCopyIn;
 
+/* "first" is the number, from 0, of the first row put in the shard's COPY. */
+typedef void (*SlCopyExplainer) (void *arg, SlShard *shard, int64 first, SlFailure *failure);
+
 extern void sl_copy_in_init(void);
 extern SlCopyIn *sl_copy_in_begin(const char *sql, bool is_binary, Oid user,
 								  const SlStatement *statement);
+extern void sl_copy_in_explain(SlCopyIn *copy, SlCopyExplainer explainer, void *arg);
 extern void sl_copy_in_put(SlCopyIn *copy, SlShard *shard, const char *data, int length);
 extern void sl_copy_in_flush(SlCopyIn *copy);
 extern uint64 sl_copy_in_end(SlCopyIn *copy);

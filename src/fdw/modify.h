@@ -7,6 +7,7 @@
 
 #include "foreign/fdwapi.h"
 #include "nodes/execnodes.h"
+#include "parser/parse_node.h"
 
 #include "fanout/fanout.h"
 #include "map/table.h"
@@ -155,6 +156,21 @@ extern TupleTableSlot *sl_update_row(SlModify *modify, TupleTableSlot *slot,
 									 TupleTableSlot *plan_slot);
 extern TupleTableSlot *sl_delete_row(SlModify *modify, TupleTableSlot *slot,
 									 TupleTableSlot *plan_slot);
+
+/* copy_hook.c */
+extern void sl_copy_hook_init(void);
+
+/* copy_from.c: COPY FROM without the executor */
+extern bool sl_copy_from_is_plain(const CopyStmt *statement, Relation relation);
+extern uint64 sl_copy_from(ParseState *pstate, const CopyStmt *statement, Relation relation);
+
+/* copy_lines.c: which line of the file a row of a shard's COPY was */
+typedef struct SlCopyLines SlCopyLines;
+
+extern SlCopyLines *sl_copy_lines_make(void);
+extern void sl_copy_lines_add(SlCopyLines *lines, const SlShard *shard, uint64 line,
+							  bool is_simple);
+extern void sl_copy_lines_explain(void *arg, SlShard *shard, int64 first, SlFailure *failure);
 
 /* truncate.c */
 extern void sl_truncate(List *relations, DropBehavior behavior, bool restart_sequences);
