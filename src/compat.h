@@ -141,8 +141,10 @@ extern ssize_t pq_buffer_remaining_data(void);
 /* 16 lets whoever parses names take errors softly. */
 #if PG_VERSION_NUM < 160000
 #define sl_split_name(name) stringToQualifiedNameList(name)
+#define sl_parse_type(name, type, modifier) parseTypeString(name, type, modifier, false)
 #else
 #define sl_split_name(name) stringToQualifiedNameList(name, NULL)
+#define sl_parse_type(name, type, modifier) ((void) parseTypeString(name, type, modifier, NULL))
 #endif
 
 /* 17 changes the expression of a generated column. */

@@ -38,6 +38,7 @@
 #include "shard/shard.h"
 #include "stat/stat.h"
 #include "table/reference.h"
+#include "table/table_area.h"
 #include "txn/txn.h"
 #include "worker/worker.h"
 
@@ -62,6 +63,8 @@ _PG_init(void)
 	sl_shard_hook_init();
 	sl_ddl_init();
 	sl_reference_init();
+	sl_import_init();
+	sl_new_shard_init();
 	sl_worker_init();
 	sl_use_snapshot_init();
 }

@@ -34,3 +34,23 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_undistribute';
 COMMENT ON FUNCTION shardlet.undistribute(regclass) IS 'brings a table back from the shards, as a plain local one';
 REVOKE ALL ON FUNCTION shardlet.undistribute(regclass) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.attach(
+	tbl text,
+	map name DEFAULT NULL,
+	key text DEFAULT NULL,
+	shard name DEFAULT NULL,
+	verify bool DEFAULT true)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_attach';
+COMMENT ON FUNCTION shardlet.attach(text, name, text, name, bool)
+	IS 'adopts a table that the shards have: sharded, placed or reference';
+REVOKE ALL ON FUNCTION shardlet.attach(text, name, text, name, bool) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.detach(tbl regclass)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_detach';
+COMMENT ON FUNCTION shardlet.detach(regclass) IS 'forgets a table, and touches no row on the shards';
+REVOKE ALL ON FUNCTION shardlet.detach(regclass) FROM PUBLIC;

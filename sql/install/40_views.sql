@@ -100,6 +100,42 @@ SELECT
 FROM shardlet.catalog_map m;
 COMMENT ON VIEW shardlet.map_documents IS 'maps as JSON, behind map_json()';
 
+-- A reference table is a plain table with triggers that call one of our functions.
+CREATE VIEW shardlet.tables AS
+SELECT
+	t.relid::regclass AS tbl,
+	t.kind,
+	t.map,
+	t.key,
+	t.shard,
+	t.attached,
+	(SELECT pg_catalog.array_agg(p.constraint_name::text ORDER BY p.constraint_name)
+		FROM shardlet.catalog_foreign_key p
+		WHERE p.tbl = t.relid) AS pending_foreign_keys
+FROM (
+	SELECT
+		f.ftrelid AS relid,
+		CASE WHEN o.options ? 'map' THEN 'sharded' ELSE 'placed' END AS kind,
+		(o.options ->> 'map')::name AS map,
+		o.options ->> 'key' AS key,
+		s.shard,
+		coalesce((o.options ->> 'attached')::bool, false) AS attached
+	FROM pg_catalog.pg_foreign_table f
+		JOIN pg_catalog.pg_foreign_server v ON v.oid = f.ftserver AND v.srvname = 'shardlet_tables'
+		CROSS JOIN LATERAL (
+			SELECT pg_catalog.jsonb_object_agg(x.option_name, x.option_value) AS options
+			FROM pg_catalog.pg_options_to_table(f.ftoptions) x) o
+		LEFT JOIN shardlet.shards s ON s.id = (o.options ->> 'shard_id')::int
+	WHERE o.options ?| ARRAY['map', 'shard_id']
+	UNION ALL
+	SELECT DISTINCT g.tgrelid, 'reference', NULL::name, NULL, NULL::name, false
+	FROM pg_catalog.pg_trigger g
+		JOIN pg_catalog.pg_proc p ON p.oid = g.tgfoid AND p.proname = 'reference_change'
+		JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'shardlet'
+	WHERE g.tgparentid = 0) t;
+COMMENT ON VIEW shardlet.tables IS 'tables that live on shards';
+
+GRANT SELECT ON shardlet.tables TO PUBLIC;
 GRANT SELECT ON shardlet.shards, shardlet.maps, shardlet.map_shards, shardlet.shardlets,
 	shardlet.map_documents TO PUBLIC;
 GRANT USAGE ON SCHEMA shardlet TO PUBLIC;

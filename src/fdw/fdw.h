@@ -121,4 +121,7 @@ extern bool sl_fdw_analyze(Relation relation, AcquireSampleRowsFunc *function,
 /* fdw_explain.c */
 extern void sl_fdw_explain_scan(ForeignScanState *node, ExplainState *es);
 
+/* fdw_handler.c */
+extern List *(*sl_fdw_import_schema) (ImportForeignSchemaStmt *statement, Oid server);
+
 #endif							/* SL_FDW_H */

@@ -13,6 +13,9 @@
 #include "fdw/fdw.h"
 #include "fdw/modify.h"
 
+/* Set by the area that knows how tables are adopted. */
+List	   *(*sl_fdw_import_schema) (ImportForeignSchemaStmt *statement, Oid server) = NULL;
+
 PG_FUNCTION_INFO_V1(shardlet_wrapper_handler);
 PG_FUNCTION_INFO_V1(shardlet_wrapper_validator);
 
@@ -38,6 +41,7 @@ shardlet_wrapper_handler(PG_FUNCTION_ARGS)
 	routine->ExplainDirectModify = sl_fdw_explain_scan;
 	routine->AnalyzeForeignTable = sl_fdw_analyze;
 	sl_fdw_add_modify(routine);
+	routine->ImportForeignSchema = sl_fdw_import_schema;
 	PG_RETURN_POINTER(routine);
 }
 

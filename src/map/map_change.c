@@ -195,12 +195,24 @@ sl_map_forget_shard(int32 shard_id)
 	}
 }
 
-/* Makes a shard one of the map's, if it is not yet. */
+/* Makes the map's tables on a shard that joins it; set by the area of tables. */
+void		(*sl_map_add_tables) (SlMap *map, SlShard *shard) = NULL;
+
+/* Makes a shard one of the map's. */
+void
+sl_map_join_shard(SlMap *map, SlShard *shard)
+{
+	sl_map_shard_insert(map->id, shard->id);
+	if (sl_map_add_tables != NULL)
+		sl_map_add_tables(map, shard);
+}
+
+/* The same, if it is not one of them yet. */
 void
 sl_map_include_shard(SlMap *map, SlShard *shard)
 {
 	if (!list_member_int(sl_map_shard_ids(map->id), shard->id))
-		sl_map_shard_insert(map->id, shard->id);
+		sl_map_join_shard(map, shard);
 }
 
 typedef struct Candidate

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "map/map.h"
+#include "map/table.h"
 
 #define DEFAULT_SHARDLETS 32
 #define DEFAULT_SHARDLETS_PER_SHARD 8
@@ -224,7 +225,7 @@ add_shards(SlMap *map, List *shards)
 					errcode(SL_ERR_EXISTS),
 					errmsg("map \"%s\" already uses shard \"%s\"",
 						   NameStr(map->name), NameStr(shard->name)));
-		sl_map_shard_insert(map->id, shard->id);
+		sl_map_join_shard(map, shard);
 	}
 	if (map->kind == SL_KIND_SPREAD)
 		add_lanes(map, shards, sl_map_next_version(map));
@@ -284,6 +285,20 @@ shardlet_alter_map(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+static void
+refuse_used(const SlMap *map)
+{
+	List	   *names = sl_table_names_of(map, NULL);
+
+	if (names == NIL)
+		return;
+	ereport(ERROR,
+			errcode(SL_ERR_INVALID),
+			errmsg("map \"%s\" is in use", NameStr(map->name)),
+			errdetail("Tables belong to it: %s.", sl_table_list_names(names)),
+			errhint("shardlet.undistribute() or shardlet.detach() the tables first."));
+}
+
 /* drop_map(map) */
 Datum
 shardlet_drop_map(PG_FUNCTION_ARGS)
@@ -292,6 +307,7 @@ shardlet_drop_map(PG_FUNCTION_ARGS)
 
 	sl_check_writable("shardlet.drop_map()");
 	map = sl_map_open_for_change(sl_map_arg_name(fcinfo, 0, "map"));
+	refuse_used(map);
 	sl_map_announce_drop(map);
 	sl_map_row_delete(map->id);
 	PG_RETURN_VOID();

@@ -9,6 +9,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_foreign_table.h"
+#include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -240,6 +241,38 @@ sl_table_all(void)
 			result = lappend(result, table);
 	}
 	return result;
+}
+
+/* Returns the names of a map's tables, or of those placed on a shard. */
+List *
+sl_table_names_of(const SlMap *map, const SlShard *shard)
+{
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		if (map != NULL ? table->kind == SL_TABLE_SHARDED && strcmp(table->map, NameStr(map->name)) == 0 :
+			table->kind == SL_TABLE_PLACED && table->shard_id == shard->id)
+			names = lappend(names, quote_qualified_identifier(get_namespace_name(get_rel_namespace(table->relid)),
+															  get_rel_name(table->relid)));
+	}
+	return names;
+}
+
+/* Writes names for a message. */
+char *
+sl_table_list_names(List *names)
+{
+	StringInfoData list;
+	ListCell   *cell;
+
+	initStringInfo(&list);
+	foreach(cell, names)
+		appendStringInfo(&list, "%s%s", foreach_current_index(cell) > 0 ? ", " : "", (char *) lfirst(cell));
+	return list.data;
 }
 
 /*

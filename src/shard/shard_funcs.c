@@ -27,6 +27,7 @@
 
 #include "base/base.h"
 #include "compat.h"
+#include "map/table.h"
 #include "shard/shard.h"
 
 PG_FUNCTION_INFO_V1(shardlet_add_shard);
@@ -492,6 +493,7 @@ shardlet_drop_shard(PG_FUNCTION_ARGS)
 	bool		force = !PG_ARGISNULL(1) && PG_GETARG_BOOL(1);
 	SlShard    *shard;
 	int64		count;
+	List	   *placed;
 	ObjectAddress object;
 
 	sl_check_writable("shardlet.drop_shard()");
@@ -508,6 +510,13 @@ shardlet_drop_shard(PG_FUNCTION_ARGS)
 				errdetail_plural("It owns %lld shardlet.", "It owns %lld shardlets.",
 								 (unsigned long) count, (long long) count),
 				errhint("Give them to other shards first, or use force => true to forget them too."));
+	placed = sl_table_names_of(NULL, shard);
+	if (placed != NIL && !force)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("shard \"%s\" is in use", name),
+				errdetail("Tables are placed on it: %s.", sl_table_list_names(placed)),
+				errhint("shardlet.undistribute() or shardlet.detach() the tables first, or use force => true."));
 	ObjectAddressSet(object, ForeignServerRelationId, shard->server);
 	sl_map_forget_shard(shard->id);
 	performDeletion(&object, DROP_CASCADE, 0);

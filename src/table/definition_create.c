@@ -170,8 +170,9 @@ create_table(Round *round, const SlDefinition *definition, const SlDefinitionIte
 	run(round, item->ddl);
 }
 
-static bool
-has_next_id(void)
+/* Is there a function that makes ids? */
+bool
+sl_definition_has_next_id(void)
 {
 	List	   *name = list_make2(makeString("shardlet"), makeString("next_id"));
 
@@ -183,7 +184,7 @@ set_id_default(Round *round, const SlDefinitionItem *item)
 {
 	Round		able = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
 
-	if (!has_next_id())
+	if (!sl_definition_has_next_id())
 		return;
 	for (int i = 0; i < round->count; i++)
 	{

@@ -60,8 +60,44 @@ extern SlDefinitionItem *sl_definition_find(const SlDefinition *definition,
 											const char *kind, const char *name);
 
 /* definition_create.c */
+extern bool sl_definition_has_next_id(void);
 extern void sl_definition_create(List *shards, const SlDefinition *definition,
 								 SlPhase first, SlPhase last);
+
+/* definition_here.c: the foreign table for what the shards have */
+extern void sl_definition_make_types_here(const SlDefinition *definition);
+extern char *sl_definition_foreign_table_sql(const SlDefinition *definition, List *options);
+extern void sl_definition_refresh_here(Oid relid, const SlDefinition *definition);
+
+/* compare.c */
+extern void sl_definition_compare(SlDefinition **definitions, SlShard **shards, int count);
+
+/* misplaced.c */
+extern void sl_misplaced_check(SlMap *map, const char *schema, const char *name,
+							   List *columns, SlReply *replies, int count);
+
+/* attach.c */
+typedef struct SlAttachment
+{
+	SlMap	   *map;			/* sharded */
+	const char *key;
+	SlShard    *shard;			/* placed */
+	bool		verify;
+	List	   *options;		/* of the foreign table */
+	SlReply    *replies;		/* open shards */
+	int			count;
+} SlAttachment;
+
+extern Oid	(*sl_attach_reference) (const char *schema, const char *name, bool verify);
+extern void sl_attach_begin(SlAttachment *attachment);
+extern SlDefinition *sl_attach_read(const SlAttachment *attachment, const char *schema,
+									const char *name);
+
+/* new_shard.c */
+extern void sl_new_shard_init(void);
+
+/* import.c */
+extern void sl_import_init(void);
 
 /* table_args.c */
 extern Oid	sl_table_arg(FunctionCallInfo fcinfo, int argument);
@@ -75,6 +111,8 @@ extern void sl_table_check_plain(const SlTable *target);
 
 /* table_key.c */
 extern void sl_table_check_key(const SlTable *table, const SlMap *map);
+extern void sl_table_check_key_of(const SlDefinition *definition, const SlMap *map,
+								  const char *key);
 extern List *sl_table_options_sharded(const SlMap *map, const char *key, bool is_attached);
 extern List *sl_table_options_placed(const SlShard *shard, bool is_attached);
 

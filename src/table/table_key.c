@@ -8,6 +8,7 @@
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_coerce.h"
+#include "parser/parse_type.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -30,31 +31,23 @@ fits(Oid column, Oid key)
 }
 
 static void
-check_column(const SlMap *map, int index, const char *table, Form_pg_attribute column)
+check_column(const SlMap *map, int index, const char *table, const char *name, Oid type, bool is_not_null)
 {
-	const char *name = NameStr(column->attname);
-
-	if (!fits(column->atttypid, map->key_oids[index]))
+	if (!fits(type, map->key_oids[index]))
 		ereport(ERROR,
 				errcode(ERRCODE_DATATYPE_MISMATCH),
 				errmsg("column \"%s\" of table \"%s\" has the wrong type for map \"%s\"",
 					   name, table, NameStr(map->name)),
-				errdetail("It is %s, and the map's key %s.", format_type_be(column->atttypid),
+				errdetail("It is %s, and the map's key %s.", format_type_be(type),
 						  format_type_be(map->key_oids[index])),
 				errhint("Change the type of the column, or make a map with key_types => '{%s}'.",
-						format_type_be(column->atttypid)));
-	if (!column->attnotnull)
+						format_type_be(type)));
+	if (!is_not_null)
 		ereport(ERROR,
 				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				errmsg("key column \"%s\" of table \"%s\" may be NULL", name, table),
 				errdetail("A row without a key belongs to no shard."),
 				errhint("ALTER TABLE ... ALTER COLUMN %s SET NOT NULL;", quote_identifier(name)));
-	if (column->attgenerated != '\0' && column->attgenerated != ATTRIBUTE_GENERATED_STORED)
-		ereport(ERROR,
-				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				errmsg("key column \"%s\" of table \"%s\" is a virtual generated column", name, table),
-				errhint("Make it a stored one."));
-	sl_key_check_collation(column->attcollation);
 }
 
 static void
@@ -78,12 +71,25 @@ check_count(const SlMap *map, const char *table, int count)
 			errhint("Name the columns that decide on which shard a row is, such as key => 'customer_id'."));
 }
 
+static void
+check_form(const char *table, Form_pg_attribute column)
+{
+	if (column->attgenerated != '\0' && column->attgenerated != ATTRIBUTE_GENERATED_STORED)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("key column \"%s\" of table \"%s\" is a virtual generated column",
+					   NameStr(column->attname), table),
+				errhint("Make it a stored one."));
+	sl_key_check_collation(column->attcollation);
+}
+
 /* Refuses a table whose key does not suit its map. */
 void
 sl_table_check_key(const SlTable *table, const SlMap *map)
 {
 	Relation	relation = table_open(table->relid, NoLock);
 	const char *name = RelationGetRelationName(relation);
+	Form_pg_attribute column;
 
 	check_count(map, name, table->key_count);
 	for (int i = 0; i < table->key_count; i++)
@@ -95,10 +101,50 @@ sl_table_check_key(const SlTable *table, const SlMap *map)
 						errcode(ERRCODE_DUPLICATE_COLUMN),
 						errmsg("key of table \"%s\" names a column twice", name));
 		}
-		check_column(map, i, name,
-					 TupleDescAttr(RelationGetDescr(relation), table->key[i] - 1));
+		column = TupleDescAttr(RelationGetDescr(relation), table->key[i] - 1);
+		check_column(map, i, name, NameStr(column->attname), column->atttypid, column->attnotnull);
+		check_form(name, column);
 	}
 	table_close(relation, NoLock);
+}
+
+/* The type of a column, as a definition writes it, without its collation. */
+static Oid
+parse_type(const char *written)
+{
+	char	   *name = pstrdup(written);
+	char	   *collation = strstr(name, " COLLATE ");
+	Oid			type;
+	int32		modifier;
+
+	if (collation != NULL)
+		*collation = '\0';
+	sl_parse_type(name, &type, &modifier);
+	return type;
+}
+
+/* The same for a table that only the shards have yet. */
+void
+sl_table_check_key_of(const SlDefinition *definition, const SlMap *map, const char *key)
+{
+	List	   *names = sl_table_key_names(key);
+	ListCell   *cell;
+
+	check_count(map, definition->name, list_length(names));
+	foreach(cell, names)
+	{
+		const char *name = lfirst(cell);
+		const SlDefinitionItem *item = sl_definition_find(definition, "column_type", name);
+
+		if (item == NULL)
+			ereport(ERROR,
+					errcode(ERRCODE_UNDEFINED_COLUMN),
+					errmsg("column \"%s\" of table \"%s.%s\" does not exist on the shards",
+						   name, definition->schema, definition->name),
+					errdetail("It is named in the table's key."));
+		check_column(map, foreach_current_index(cell), definition->name, name, parse_type(item->ddl),
+					 sl_definition_find(definition, "column_not_null", name) != NULL);
+	}
 }
 
 static DefElem *

@@ -1,0 +1,235 @@
+/*
+ * definition_here.c
+ *		The foreign table on the router for a table that the shards have.
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "executor/spi.h"
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+
+#include "base/base.h"
+#include "table/table_area.h"
+
+/* How a type of this database was made; NULL if there is none of that name. */
+static char *
+type_here(const char *name)
+{
+	MemoryContext context = CurrentMemoryContext;
+	Oid			types[] = {TEXTOID};
+	Datum		params[] = {CStringGetTextDatum(name)};
+	int			level = sl_definition_begin_output();
+	char	   *result = NULL;
+
+	if (SPI_connect() != SPI_OK_CONNECT ||
+		SPI_execute_with_args(sl_definition_type_sql, lengthof(types), types, params, NULL, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the definition of type %s", name);
+	if (SPI_processed > 0)
+		result = MemoryContextStrdup(context, SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
+	SPI_finish();
+	AtEOXact_GUC(true, level);
+	return result;
+}
+
+static void
+make_type_here(const SlDefinitionItem *item)
+{
+	char	   *here = type_here(item->name);
+
+	if (here == NULL && item->ddl == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("type %s does not exist", item->name),
+				errdetail("The shards' table uses it."),
+				errhint("Create the type here first."));
+	if (here == NULL)
+		sl_table_run_local(item->ddl);
+	else if (item->ddl != NULL && strcmp(item->ddl, here) != 0)
+		ereport(ERROR,
+				errcode(SL_ERR_DIFFERENT),
+				errmsg("type %s is another one on the shards", item->name),
+				errdetail("Here: %s\nOn the shards: %s", here, item->ddl));
+}
+
+/* Makes the schemas and types that the table needs, where they are missing. */
+void
+sl_definition_make_types_here(const SlDefinition *definition)
+{
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+
+		if (strcmp(item->kind, "schema") == 0 &&
+			!OidIsValid(get_namespace_oid(item->name, true)))
+			sl_table_run_local(item->ddl);
+		else if (strcmp(item->kind, "type") == 0)
+			make_type_here(item);
+	}
+}
+
+/* A CHECK constraint as it stands in CREATE TABLE. */
+static const char *
+check_clause(const SlDefinition *definition, const SlDefinitionItem *item)
+{
+	char	   *start = psprintf("ALTER TABLE %s ADD ", quote_qualified_identifier(definition->schema,
+																				   definition->name));
+
+	Assert(strncmp(item->ddl, start, strlen(start)) == 0);
+	return item->ddl + strlen(start);
+}
+
+static void
+add_columns(StringInfo sql, const SlDefinition *definition)
+{
+	bool		has_next_id = sl_definition_has_next_id();
+	const char *separator = "";
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+
+		if (item->level > 0 ||
+			(strcmp(item->kind, "column") != 0 && strcmp(item->kind, "check") != 0))
+			continue;
+		appendStringInfo(sql, "%s%s", separator,
+						 item->phase == SL_PHASE_CHECKS ? check_clause(definition, item) : item->ddl);
+		if (item->phase == SL_PHASE_COLUMNS && has_next_id &&
+			sl_definition_find(definition, "id_default", item->name) != NULL)
+			appendStringInfoString(sql, " DEFAULT shardlet.next_id()");
+		separator = ", ";
+	}
+}
+
+/* Returns the command that makes the foreign table. */
+char *
+sl_definition_foreign_table_sql(const SlDefinition *definition, List *options)
+{
+	StringInfoData sql;
+	ListCell   *cell;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "CREATE FOREIGN TABLE %s (",
+					 quote_qualified_identifier(definition->schema, definition->name));
+	add_columns(&sql, definition);
+	appendStringInfo(&sql, ") SERVER %s OPTIONS (", SL_TABLES_SERVER_NAME);
+	foreach(cell, options)
+	{
+		DefElem    *option = lfirst(cell);
+
+		appendStringInfo(&sql, "%s%s %s", foreach_current_index(cell) > 0 ? ", " : "",
+						 quote_identifier(option->defname), quote_literal_cstr(defGetString(option)));
+	}
+	appendStringInfoChar(&sql, ')');
+	return sql.data;
+}
+
+/* Refreshing ------------------------------------------------------------------ */
+
+typedef struct Refresh
+{
+	char	   *table;			/* qualified and quoted */
+	const SlDefinition *here;
+	const SlDefinition *there;
+} Refresh;
+
+static void
+alter(const Refresh *refresh, const char *action)
+{
+	sl_table_run_local(psprintf("ALTER FOREIGN TABLE %s %s", refresh->table, action));
+}
+
+/* The text of one side's item, or NULL. */
+static const char *
+part(const SlDefinition *definition, const char *kind, const char *name)
+{
+	const SlDefinitionItem *item = sl_definition_find(definition, kind, name);
+
+	return item != NULL ? item->ddl : NULL;
+}
+
+static bool
+differs(const Refresh *refresh, const char *kind, const char *name)
+{
+	const char *here = part(refresh->here, kind, name);
+	const char *there = part(refresh->there, kind, name);
+
+	return here == NULL || there == NULL ? here != there : strcmp(here, there) != 0;
+}
+
+static void
+refresh_column(const Refresh *refresh, const char *name)
+{
+	char	   *column = pstrdup(quote_identifier(name));
+	const char *value;
+
+	if (differs(refresh, "column_type", name))
+		alter(refresh, psprintf("ALTER COLUMN %s TYPE %s", column, part(refresh->there, "column_type", name)));
+	if (differs(refresh, "column_default", name))
+	{
+		value = part(refresh->there, "column_default", name);
+		alter(refresh, value == NULL ? psprintf("ALTER COLUMN %s DROP DEFAULT", column) :
+			  psprintf("ALTER COLUMN %s SET DEFAULT %s", column, value));
+	}
+	if (differs(refresh, "column_not_null", name))
+		alter(refresh, psprintf("ALTER COLUMN %s %s NOT NULL", column,
+								part(refresh->there, "column_not_null", name) != NULL ? "SET" : "DROP"));
+}
+
+static void
+drop_old(const Refresh *refresh)
+{
+	ListCell   *cell;
+
+	foreach(cell, refresh->here->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+
+		if (strcmp(item->kind, "check") == 0 && differs(refresh, "check", item->name))
+			alter(refresh, psprintf("DROP CONSTRAINT %s", quote_identifier(item->name)));
+		else if (strcmp(item->kind, "column") == 0 && part(refresh->there, "column", item->name) == NULL)
+			alter(refresh, psprintf("DROP COLUMN %s", quote_identifier(item->name)));
+	}
+}
+
+static void
+add_new(const Refresh *refresh)
+{
+	ListCell   *cell;
+
+	foreach(cell, refresh->there->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+
+		if (item->level > 0)
+			continue;
+		if (strcmp(item->kind, "check") == 0 && differs(refresh, "check", item->name))
+			alter(refresh, psprintf("ADD %s", check_clause(refresh->there, item)));
+		else if (strcmp(item->kind, "column") != 0)
+			continue;
+		else if (part(refresh->here, "column", item->name) == NULL)
+			alter(refresh, psprintf("ADD COLUMN %s", item->ddl));
+		else
+			refresh_column(refresh, item->name);
+	}
+}
+
+/* Makes a foreign table what its table on the shards has become. */
+void
+sl_definition_refresh_here(Oid relid, const SlDefinition *definition)
+{
+	Refresh		refresh = {0};
+
+	refresh.table = quote_qualified_identifier(definition->schema, definition->name);
+	refresh.here = sl_definition_read_local(relid);
+	refresh.there = definition;
+	drop_old(&refresh);
+	add_new(&refresh);
+}
