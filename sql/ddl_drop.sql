@@ -60,7 +60,9 @@ ALTER FOREIGN TABLE ddl_drop_inner.a OWNER TO ddl_drop_user;
 BEGIN; DROP OWNED BY ddl_drop_user; SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int); ROLLBACK;
 \set VERBOSITY terse
 BEGIN; DROP SERVER shardlet_tables CASCADE; SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int); ROLLBACK;
+SET client_min_messages = warning;
 BEGIN; DROP EXTENSION shardlet CASCADE; ROLLBACK;
+RESET client_min_messages;
 \set VERBOSITY default
 SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int);
 
