@@ -11,9 +11,11 @@
 
 #include "access/table.h"
 #include "catalog/pg_constraint.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_expr.h"
 #include "parser/parse_relation.h"
@@ -97,7 +99,24 @@ drop_column(const SlTable *table, const AlterTableCmd *command)
 	return get_attnum(table->relid, command->name) != InvalidAttrNumber ? BOTH : HERE;
 }
 
-/* Would every copy of a row be converted to the same value? */
+/* Finds what has another value on each server, such as now(). */
+static bool
+find_own_value(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, SQLValueFunction))
+		return true;
+	if (IsA(node, FuncExpr) && ((FuncExpr *) node)->args == NIL &&
+		func_volatile(((FuncExpr *) node)->funcid) != PROVOLATILE_IMMUTABLE)
+		return true;
+	return expression_tree_walker(node, find_own_value, context);
+}
+
+/*
+ * Would every copy of a row be converted to the same value?  A stable function
+ * of something depends on settings, which are the same on the shards.
+ */
 static bool
 converts_alike(const SlTable *table, Node *conversion)
 {
@@ -110,7 +129,7 @@ converts_alike(const SlTable *table, Node *conversion)
 	expression = transformExpr(state, copyObject(conversion), EXPR_KIND_ALTER_COL_TRANSFORM);
 	free_parsestate(state);
 	table_close(relation, NoLock);
-	return !contain_mutable_functions(expression);
+	return !contain_volatile_functions(expression) && !find_own_value(expression, NULL);
 }
 
 static Where
@@ -122,7 +141,7 @@ alter_type(const SlTable *table, const AlterTableCmd *command)
 		refuse_key(table, command->name, "change the type of");
 	if (table->kind == SL_TABLE_REFERENCE && conversion != NULL && !converts_alike(table, conversion))
 		sl_ddl_refuse(table, "use this conversion for a column of",
-					  "The copies must be the same, so USING must be immutable.");
+					  "The copies must be the same, so USING must not depend on when and where it runs.");
 	return BOTH;
 }
 
@@ -160,19 +179,14 @@ by_trigger(const SlTable *table, const AlterTableCmd *command)
 		OidIsValid(get_trigger_oid(table->relid, command->name, true)) ? HERE : THERE;
 }
 
-/* The triggers that carry the changes of a reference table must stay on. */
+/* The triggers that carry the changes of a reference table stay as they are. */
 static Where
 switch_triggers(const SlTable *table, const AlterTableCmd *command)
 {
-	bool		switches_off = command->subtype == AT_DisableTrigAll ||
-	command->subtype == AT_DisableTrigUser;
-
-	if (sl_ddl_is_foreign(table))
-		return BOTH;
-	if (switches_off)
-		sl_ddl_refuse(table, "disable all triggers of",
+	if (!sl_ddl_is_foreign(table))
+		sl_ddl_refuse(table, "enable or disable all triggers of",
 					  "Its own triggers carry changes to the shards.  Name the triggers that you mean.");
-	return HERE;
+	return BOTH;
 }
 
 static Where
@@ -334,6 +348,22 @@ add_piece(StringInfo sql, const Alteration *alteration, const char *piece)
 	appendStringInfoString(sql, piece);
 }
 
+/* Changes of a reference table are carried by its primary key. */
+static void
+check_primary_key(const SlTable *table)
+{
+	Oid			constraint;
+
+	if (table->kind != SL_TABLE_REFERENCE ||
+		get_primary_key_attnos(table->relid, true, &constraint) != NULL)
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("table \"%s\" must have a primary key", get_rel_name(table->relid)),
+			errdetail("It is a reference table, and its primary key says which row of a copy is meant."),
+			errhint("Drop the old one and add the new one in one ALTER TABLE."));
+}
+
 /*
  * Writes what shards get, now that the statement has run here: one ALTER TABLE,
  * and around it what columns with special defaults need.
@@ -347,6 +377,7 @@ finish_alter(SlDdl *ddl)
 	List	   *after = NIL;
 	ListCell   *cell;
 
+	check_primary_key(alteration->table);
 	initStringInfo(&sql);
 	foreach(cell, alteration->parts)
 	{

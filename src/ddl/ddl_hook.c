@@ -291,7 +291,7 @@ leave_behind(Oid relid)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* Returns the table of a trigger. */
+/* Returns the table that a trigger carries the changes of, if it is such a one. */
 static Oid
 table_of_trigger(Oid trigger)
 {
@@ -305,7 +305,8 @@ table_of_trigger(Oid trigger)
 				ObjectIdGetDatum(trigger));
 	scan = systable_beginscan(relation, TriggerOidIndexId, true, NULL, 1, &key);
 	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
+	if (HeapTupleIsValid(tuple) &&
+		((Form_pg_trigger) GETSTRUCT(tuple))->tgfoid == sl_ddl_reference_function())
 		result = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
 	systable_endscan(scan);
 	table_close(relation, AccessShareLock);
@@ -337,8 +338,6 @@ note_column(Oid relid, int column)
 static void
 watch_objects(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
-	SlTable    *table;
-
 	if (next_object_access)
 		next_object_access(access, class_id, object_id, sub_id, arg);
 	if (access != OAT_DROP || statement_depth == 0 || !sl_carry_ddl)
@@ -353,8 +352,7 @@ watch_objects(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	{
 		Oid			relid = table_of_trigger(object_id);
 
-		table = OidIsValid(relid) ? sl_table_get(relid) : NULL;
-		if (table != NULL && table->kind == SL_TABLE_REFERENCE)
+		if (OidIsValid(relid))
 			leave_behind(relid);
 	}
 	else if (class_id == RelationRelationId && get_rel_relkind(object_id) == RELKIND_FOREIGN_TABLE &&

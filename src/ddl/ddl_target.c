@@ -87,8 +87,9 @@ sl_ddl_is_foreign(const SlTable *table)
 	return table->kind != SL_TABLE_REFERENCE;
 }
 
-static Oid
-reference_function(void)
+/* Returns the function of the triggers of reference tables, if it is there. */
+Oid
+sl_ddl_reference_function(void)
 {
 	Oid			no_types[1] = {InvalidOid};
 	List	   *name = list_make2(makeString("shardlet"), makeString(SL_REFERENCE_FUNCTION));
@@ -100,7 +101,7 @@ reference_function(void)
 static List *
 reference_tables(void)
 {
-	Oid			function = reference_function();
+	Oid			function = sl_ddl_reference_function();
 	List	   *relids = NIL;
 	List	   *result = NIL;
 	ListCell   *cell;
@@ -216,7 +217,7 @@ void
 sl_ddl_check_reference_trigger(const SlTable *table, const char *trigger, const char *what)
 {
 	Relation	relation = RelationIdGetRelation(table->relid);
-	Oid			function = reference_function();
+	Oid			function = sl_ddl_reference_function();
 	bool		is_own = false;
 
 	if (!RelationIsValid(relation))
