@@ -87,6 +87,24 @@ SELECT id, d::text, iv::text, '01/02/2024'::date FROM kinds WHERE d > '01/03/202
 SELECT id FROM kinds WHERE d::text = '28/02/2024' OR iv::text = '0-2 +4 +6:08:11.356' ORDER BY id;
 
 -- transaction
+SET LOCAL timezone = 'Asia/Kolkata';
+SET LOCAL datestyle = 'SQL, DMY';
+SELECT id, m, tstz FROM kinds WHERE id IN (1, 103) ORDER BY id;
+SELECT * FROM kinds WHERE id < 5 ORDER BY id;
+SELECT id, m, tr, tz FROM kinds WHERE id < 5 AND random() >= 0 ORDER BY id;
+UPDATE kinds SET m = 'sad', tstz = tstz + interval '1 hour', id = id + 1000 WHERE id IN (1, 2) RETURNING id, m, tstz, tr;
+SELECT id, tstz, tr FROM kinds WHERE id > 1000 ORDER BY id;
+
+-- transaction
+SET LOCAL timezone = 'Asia/Kathmandu';
+SET LOCAL datestyle = 'Postgres, MDY';
+SET LOCAL intervalstyle = 'postgres_verbose';
+SELECT * FROM kinds ORDER BY id;
+SELECT k FROM kinds k WHERE id IN (3, 4, 103) ORDER BY id;
+UPDATE kinds SET id = id + 1000, t = noisy(7)::text WHERE id IN (5, 103) RETURNING *;
+SELECT * FROM kinds WHERE id > 1000 ORDER BY id;
+
+-- transaction
 SET LOCAL datestyle = 'German';
 SET LOCAL intervalstyle = 'iso_8601';
 SELECT id, d, ts, iv, d::text, iv::text FROM kinds WHERE id < 4 ORDER BY id;
@@ -96,6 +114,14 @@ SELECT max(iv::text), min(d::text) FROM kinds WHERE id < 30;
 SET LOCAL extra_float_digits = -3;
 SELECT id, f4, f8, f8::text, f4::text FROM kinds WHERE id < 12 OR id > 100 ORDER BY id;
 SELECT id FROM kinds WHERE f8::text = '3.3' ORDER BY id;
+
+-- transaction
+SET LOCAL extra_float_digits = -15;
+SELECT id, m, f8 = 7.7, f4 = 3.5 FROM kinds WHERE id = 7;
+SELECT id, f8 = 7.7, f4 = 3.5, c FROM kinds WHERE id = 7 AND random() >= 0;
+UPDATE kinds SET id = id + 1000, m = 'ok' WHERE id = 7;
+SET LOCAL extra_float_digits = 1;
+SELECT id, m, f8, f4 FROM kinds WHERE id = 1007;
 
 -- transaction
 SET LOCAL bytea_output = 'escape';

@@ -192,12 +192,15 @@ UPDATE customers SET name = NULL WHERE region = 'north';
 
 -- transaction
 -- fails 23502
+-- sqlstate
 UPDATE customers SET customer_id = NULL WHERE customer_id = 199;
 
 -- transaction
 -- fails 23502
+-- sqlstate
 INSERT INTO skew (customer_id, n) VALUES (NULL, 1);
 
 -- transaction
 -- fails 23502
+-- sqlstate
 INSERT INTO regional (id, amount) VALUES (1, 1);

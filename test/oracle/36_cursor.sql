@@ -111,7 +111,7 @@ ROLLBACK TO s;
 FETCH 2 FROM c;
 
 BEGIN;
-DECLARE h CURSOR WITH HOLD FOR SELECT customer_id, order_id FROM orders WHERE customer_id < 6 ORDER BY 1, 2;
+DECLARE h SCROLL CURSOR WITH HOLD FOR SELECT customer_id, order_id FROM orders WHERE customer_id < 6 ORDER BY 1, 2;
 -- ordered
 FETCH 2 FROM h;
 COMMIT;
@@ -151,7 +151,7 @@ FETCH ALL FROM e;
 DECLARE f CURSOR FOR WITH RECURSIVE t AS (SELECT node FROM tree WHERE node = 1 UNION ALL SELECT x.node FROM tree x JOIN t ON x.parent = t.node) SELECT node FROM t ORDER BY node;
 -- ordered
 FETCH 10 FROM f;
-SELECT name, is_scrollable, is_holdable FROM pg_cursors ORDER BY name;
+SELECT name, is_holdable, is_binary FROM pg_cursors ORDER BY name;
 
 -- transaction
 DECLARE c CURSOR FOR SELECT 1 / (order_id - 4) FROM orders WHERE customer_id = 47 ORDER BY order_id;
