@@ -20,6 +20,7 @@ use WireClient;
 
 my $folder = "$FindBin::Bin/../oracle";
 my $self_test = $ENV{TABLE_ORACLE_SELF};
+my @other_plans = map { "enable_$_ = off" } qw(hashjoin hashagg indexscan);
 
 # table => [kind, map or shard, key]; tables that others refer to come first.
 my @tables = (
@@ -94,16 +95,20 @@ $node->safe_psql('plain', 'ANALYZE');
 
 my @settings = ("SET statement_timeout = '25s'", 'SET extra_float_digits = 1');
 my $plain = WireClient->new($node, 'plain', settings => \@settings);
-my $router = WireClient->new($node, 'app', settings => [ @settings, $self_test ? ('SET enable_hashjoin = off', 'SET enable_hashagg = off', 'SET enable_indexscan = off') : () ]);
+my $router = WireClient->new($node, 'app', settings => \@settings);
 my $log = "$PostgreSQL::Test::Utils::log_path/oracle_differences.txt";
 my $oracle = TableOracle->new(plain => $plain, router => $router, log => $log, after_write => $self_test ? undef : \&misplaced,
 	probes => { notes => 'SELECT customer_id, body FROM notes', tickets => 'SELECT customer_id, number, title, weight, double_weight, opened IS NULL, token IS NULL, owner, feeling FROM tickets' });
 
-# name, protocol, what is done before on both sides
+# Each pass: its name, how statements are sent, and further
+#	change   => file with DDL for both sides that comes before
+#	lists    => pattern, not all of them
+#	settings => of the router's session
 my @passes = (
 	[ 'as distributed', 'simple' ],
-	[ 'other attribute numbers, prepared', 'prepared', 'altered' ],
-	[ 'read in parts', 'portal' ],
+	[ 'other attribute numbers, prepared', 'prepared', change => 'altered' ],
+	[ 'read in parts', 'portal', settings => ['shardlet.consistent_reads = on'] ],
+	[ 'nested loops', 'simple', lists => '^(1|20|21|3[2-4])', settings => [ map { "enable_$_ = off" } qw(hashjoin mergejoin material memoize hashagg) ] ],
 );
 my ($only, $pass_only) = map { $ENV{$_} // '' } qw(TABLE_ORACLE_ONLY TABLE_ORACLE_PASS);
 my @lists = grep { m{([^/]+)\.sql$} && $1 =~ /(?:$only)/ } sort glob "$folder/*.sql";
@@ -111,18 +116,22 @@ my $total = 0;
 
 for my $pass (@passes)
 {
-	my ($name, $protocol, $change) = @$pass;
+	my ($name, $protocol, %option) = @$pass;
+	my $lists = $option{lists} // '.';
 
-	if ($change)
+	if ($option{change})
 	{
-		run_file('plain', $change);
-		$ENV{TABLE_ORACLE_BY_HAND} ? change_by_hand($change) : run_file('app', $change);
+		run_file('plain', $option{change});
+		$ENV{TABLE_ORACLE_BY_HAND} ? change_by_hand($option{change}) : run_file('app', $option{change});
 		shift_attributes() if !$self_test;
 	}
 	next if $name !~ /(?:$pass_only)/;
+	$router->close;
+	$router->{settings} = [ @settings, map { "SET $_" } $self_test ? @other_plans : @{ $option{settings} // [] } ];
 	for my $list (@lists)
 	{
 		my ($short) = $list =~ m{([^/]+)\.sql$};
+		next if $short !~ /$lists/;
 		my ($count, $wrong) = $oracle->run_list($list, $protocol);
 		$total += $count;
 		is($wrong, 0, "$short, $name: $count statements");
