@@ -236,18 +236,42 @@ is_known_operator(const SlShip *ship, Node *node)
 	return true;
 }
 
-/* Input and output of a type, as in a cast to text. */
+/* Types that are written and read in one way, whatever the settings. */
 static bool
-converts_equally(const SlShip *ship, const CoerceViaIO *cast)
+has_one_form(Oid type)
 {
-	Oid			output;
-	Oid			input;
-	Oid			io_param;
-	bool		is_varlena;
+	switch (type)
+	{
+		case BOOLOID:
+		case CHAROID:
+		case NAMEOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case NUMERICOID:
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+		case UUIDOID:
+		case JSONOID:
+		case JSONBOID:
+		case INETOID:
+		case CIDROID:
+		case MACADDROID:
+			return true;
+		default:
+			return false;
+	}
+}
 
-	getTypeOutputInfo(exprType((Node *) cast->arg), &output, &is_varlena);
-	getTypeInputInfo(cast->resulttype, &input, &io_param);
-	return is_known_function(ship, output) && is_known_function(ship, input);
+/*
+ * Input and output of a type, as in a cast to text.  Those of numbers with
+ * fractions count as immutable, and depend on settings all the same.
+ */
+static bool
+converts_equally(const CoerceViaIO *cast)
+{
+	return has_one_form(exprType((Node *) cast->arg)) && has_one_form(cast->resulttype);
 }
 
 /* May this node run on a shard, if what is below it may? */
@@ -265,7 +289,7 @@ is_shippable_node(const SlShip *ship, Node *node)
 		case T_ScalarArrayOpExpr:
 			return is_known_operator(ship, node) && is_known_function(ship, function_of(node));
 		case T_CoerceViaIO:
-			return converts_equally(ship, (CoerceViaIO *) node);
+			return converts_equally((CoerceViaIO *) node);
 		case T_Aggref:
 			return is_shippable_aggregate(ship, (Aggref *) node);
 		case T_BoolExpr:

@@ -90,6 +90,7 @@ typedef struct SlStatement
 	int			scan_count;
 	bool		has_begun;		/* one of them has */
 	bool		writes;			/* to tables on shards */
+	bool		is_unlocked;	/* rows that it changes are not locked yet */
 	MemoryContextCallback callback;
 } SlStatement;
 
@@ -136,7 +137,7 @@ typedef struct SlFanoutSpec
 	bool		skip_failures;
 	SlTxnUse	use;			/* of each shard */
 	bool		is_consistent;	/* snapshots of the shards must agree */
-	bool		iso_dates;		/* nothing depends on how shards write dates */
+	bool		plain_values;	/* nothing depends on how shards write dates */
 } SlFanoutSpec;
 
 extern void sl_fanout_init(void);
@@ -218,6 +219,7 @@ typedef void (*SlPipeCloser) (void *arg, SlShard *shard);
 
 extern void sl_pipe_init(void);
 extern SlPipe *sl_pipe_begin(Oid user, const SlStatement *statement);
+extern void sl_pipe_want_plain(SlPipe *pipe);
 extern void sl_pipe_send(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept,
 						 int param_count, const char *const *params);
 extern void sl_pipe_hold(SlPipe *pipe, SlShard *shard, SlPipeCloser closer, void *arg);

@@ -62,6 +62,7 @@ struct SlPipe
 	SubTransactionId transaction;
 	MemoryContext context;
 	MemoryContextCallback callback;
+	bool		plain_values;	/* see SlConn */
 	const SlStatement *statement;	/* or NULL */
 	Oid			user;
 	bool		is_over;
@@ -236,6 +237,7 @@ open_lane(Lane *lane)
 		fail(lane, failure);
 	lane->conn->owner = lane;
 	lane->conn->yield = yield;
+	lane->conn->plain_values = lane->pipe->plain_values;
 	lane->is_open = true;
 	wait_until_open(lane);
 	failure = sl_recover_before(lane->shard, lane->conn);
@@ -501,6 +503,13 @@ sl_pipe_begin(Oid user, const SlStatement *statement)
 	MemoryContextRegisterResetCallback(context, &pipe->callback);
 	dlist_push_tail(&pipes, &pipe->node);
 	return pipe;
+}
+
+/* Has the shards write values in a form that cannot be misread. */
+void
+sl_pipe_want_plain(SlPipe *pipe)
+{
+	pipe->plain_values = true;
 }
 
 /* The same as sl_pipe_flush(), and nothing more can be sent. */

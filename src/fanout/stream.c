@@ -189,7 +189,7 @@ acquire(SlStream *stream)
 	}
 	conn->owner = stream;
 	conn->yield = make_yield;
-	conn->iso_dates = stream->spec->iso_dates;
+	conn->plain_values = stream->spec->plain_values;
 	stream->conn = conn;
 	return true;
 }
@@ -446,7 +446,7 @@ sl_stream_execute(SlStream *stream)
 	if (stream->use.takes_snapshot)
 		stream->snapshot_deadline = sl_wait_deadline(sl_connect_timeout);
 	sl_txn_join(stream->conn, &stream->use);
-	sl_decoder_begin(stream->decoder, spec->iso_dates);
+	sl_decoder_begin(stream->decoder, spec->plain_values);
 	stream->is_parsed = parses_anew(stream);
 	if (stream->is_parsed)
 		sl_flight_ask(stream->conn, spec->sql, spec->param_count, spec->param_types, spec->params,

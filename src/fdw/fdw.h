@@ -64,7 +64,8 @@ enum
 	SL_SCAN_SORT,				/* List of OidLists (column, operator,
 								 * collation, nulls first) */
 	SL_SCAN_LIMIT,				/* IntList: places in fdw_exprs, or -1 */
-	SL_SCAN_RELATIONS			/* String, for EXPLAIN */
+	SL_SCAN_RELATIONS,			/* String, for EXPLAIN */
+	SL_SCAN_LOCK				/* String: FOR UPDATE ..., or empty */
 };
 
 #define SL_SCAN_LOCKS		0x01	/* rows, on the shards */
@@ -73,6 +74,7 @@ enum
 #define SL_SCAN_RETURNS		0x08	/* with RETURNING */
 #define SL_SCAN_COUNTS		0x20	/* its rows are the statement's */
 #define SL_SCAN_SINGLE		0x40	/* the plan relies on one shard having all */
+#define SL_SCAN_TARGET		0x80	/* rows are found to be changed */
 #define SL_SCAN_ONE_ROW		0x10	/* of aggregates, even of no rows at all */
 
 /* fdw_plan.c */

@@ -176,6 +176,7 @@ make_direct(SlShip *ship, ForeignScan *scan, ModifyTable *plan, Index index, con
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_PRUNE)) =
 		list_make1(list_make2(makeInteger((int) member->table->relid), program));
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_SORT)) = NIL;
+	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_LOCK)) = makeString("");
 	scan->fdw_exprs = list_concat(ship->params, expressions);
 	scan->operation = plan->operation;
 	scan->resultRelation = index;

@@ -103,7 +103,7 @@ sl_fdw_explain_scan(ForeignScanState *node, ExplainState *es)
 	sl_scan_collect(scan, CurrentMemoryContext);
 	show_shards_of(node, scan, es);
 	if (es->verbose)
-		ExplainPropertyText("Remote SQL", scan->sql, es);
+		ExplainPropertyText("Remote SQL", psprintf("%s%s", scan->sql, scan->lock), es);
 	show_limit(scan, es);
 	if (es->analyze)
 		show_work(scan, es);

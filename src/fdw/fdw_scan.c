@@ -147,6 +147,7 @@ sl_scan_open(ForeignScanState *node)
 	SlScan	   *scan = palloc0(sizeof(SlScan));
 
 	scan->sql = strVal(list_nth(plan->fdw_private, SL_SCAN_SQL));
+	scan->lock = strVal(list_nth(plan->fdw_private, SL_SCAN_LOCK));
 	scan->columns = list_nth(plan->fdw_private, SL_SCAN_COLUMNS);
 	scan->flags = intVal(list_nth(plan->fdw_private, SL_SCAN_FLAGS));
 	scan->param_count = intVal(list_nth(plan->fdw_private, SL_SCAN_PARAM_COUNT));
@@ -171,6 +172,7 @@ begin(ForeignScanState *node, SlScan *scan)
 
 	make_shape(node, scan);
 	scan->may_repeat = sl_statement_repeats(estate->es_plannedstmt, node->ss.ps.plan);
+	scan->is_unlocked = scan->may_repeat && (scan->flags & SL_SCAN_TARGET) != 0;
 	sl_fanout_settle(&scan->home);
 	scan->home.user = find_user(node);
 	scan->callback.func = leave_home;
@@ -178,6 +180,11 @@ begin(ForeignScanState *node, SlScan *scan)
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &scan->callback);
 	scan->statement = sl_statement_of(estate);
 	scan->statement->scan_count++;
+	if (scan->is_unlocked)
+	{
+		scan->flags &= ~SL_SCAN_LOCKS;
+		scan->statement->is_unlocked = true;
+	}
 	if ((scan->flags & SL_SCAN_WRITES) != 0)
 		scan->statement->writes = true;
 	scan->keeps_stats = estate->es_instrument != 0;
@@ -243,6 +250,7 @@ sl_scan_shards(SlScan *scan, ExprContext *context)
 {
 	List	   *states = list_copy_tail(scan->states, scan->param_count);
 	List	   *expressions = list_copy_tail(scan->expressions, scan->param_count);
+	bool		writes = (scan->flags & (SL_SCAN_WRITES | SL_SCAN_LOCKS | SL_SCAN_TARGET)) != 0;
 	List	   *result = NIL;
 	List	   *owners = NIL;
 	ListCell   *cell;
@@ -252,7 +260,7 @@ sl_scan_shards(SlScan *scan, ExprContext *context)
 		List	   *item = lfirst(cell);
 		SlTable    *table = sl_table_get((Oid) intVal(linitial(item)));
 		List	   *shards = sl_prune_shards(table, lsecond(item), context, states, expressions,
-											 (scan->flags & (SL_SCAN_WRITES | SL_SCAN_LOCKS)) != 0);
+											 writes);
 
 		result = foreach_current_index(cell) == 0 ? shards :
 			common_shards(result, shards);
@@ -324,7 +332,8 @@ set_use(ForeignScanState *node, SlScan *scan, SlTxnUse *use)
 	use->writes = (scan->flags & (SL_SCAN_LOCKS | SL_SCAN_WRITES)) != 0;
 	use->is_alone = !use->writes && !asks_often(scan) && sl_txn_is_alone(node->ss.ps.state);
 	use->is_part = !use->writes;
-	if ((!use->writes && asks_often(scan) && !IsolationUsesXactSnapshot()) ||
+	if ((!use->writes && asks_often(scan) &&
+		 (scan->statement->writes || !IsolationUsesXactSnapshot())) ||
 		((scan->flags & SL_SCAN_WRITES) != 0 && scan->statement->scan_count > 1))
 		use->statement = scan->statement->id;
 	use->is_of_writer = scan->statement->writes;
@@ -364,11 +373,11 @@ begin_fanout(ForeignScanState *node, SlScan *scan)
 	scan->statement->has_begun = true;
 	sl_call_check_states(&spec.shards, (scan->flags & (SL_SCAN_LOCKS | SL_SCAN_WRITES)) != 0,
 						 spec.skip_failures);
-	spec.sql = scan->sql;
+	spec.sql = (scan->flags & SL_SCAN_LOCKS) != 0 ? psprintf("%s%s", scan->sql, scan->lock) : scan->sql;
 	spec.param_count = spec.own_param_count = scan->param_count;
 	spec.params = sl_scan_params(scan, context);
 	spec.home = scan->home;
-	spec.iso_dates = (scan->flags & SL_SCAN_WRITES) == 0;
+	spec.plain_values = (scan->flags & SL_SCAN_WRITES) == 0;
 	spec.wanted = scan->wanted;
 	spec.shard_column = (scan->flags & SL_SCAN_IDENTITY) != 0 ? scan->wanted->natts - 1 : -1;
 	spec.sort_count = list_length(spec.shards) > 1 ? scan->sort_count : 0;

@@ -11,6 +11,7 @@ typedef struct SlScan
 {
 	/* from the plan */
 	const char *sql;
+	const char *lock;			/* what comes behind it */
 	List	   *columns;		/* of the table, in the order of the result */
 	int			flags;
 	int			param_count;
@@ -32,6 +33,7 @@ typedef struct SlScan
 	SlHome		home;
 	SlStatement *statement;
 	bool		may_repeat;
+	bool		is_unlocked;	/* its rows will be locked one by one */
 	bool		is_done;		/* what returns no rows */
 	bool		keeps_stats;
 	SlShardStat *stats;			/* of this run */

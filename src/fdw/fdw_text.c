@@ -40,6 +40,7 @@ typedef struct Writing
 	List	   *remote;			/* clauses that the shards check */
 	List	   *local;			/* clauses that the router checks */
 	List	   *sort;			/* items of SL_SCAN_SORT */
+	char	   *lock;			/* FOR UPDATE ..., or NULL */
 	int			flags;
 } Writing;
 
@@ -120,7 +121,8 @@ write_columns(Writing *writing)
 static List *
 joined_columns(const Writing *writing)
 {
-	List	   *result = add_to_flat_tlist(NIL, writing->rel->reltarget->exprs);
+	List	   *result = add_to_flat_tlist(NIL, pull_var_clause((Node *) writing->rel->reltarget->exprs,
+																PVC_RECURSE_PLACEHOLDERS));
 
 	return add_to_flat_tlist(result, pull_var_clause((Node *) writing->local,
 													 PVC_RECURSE_PLACEHOLDERS));
@@ -381,12 +383,15 @@ lock_word(LockClauseStrength strength)
 	}
 }
 
-/* Rows that are changed or locked here are locked on the shards. */
+/*
+ * Rows that are changed or locked here are locked on the shards.  This comes
+ * behind the statement when it runs: a scan that is read again must not see what
+ * the statement itself has written, and does not lock.
+ */
 static void
-write_lock(Writing *writing)
+make_lock(Writing *writing)
 {
 	Query	   *query = writing->root->parse;
-	StringInfo	sql = &writing->deparse.sql;
 	Index		index = ((const SlMember *) linitial(writing->info->members))->index;
 	PlanRowMark *mark = get_plan_rowmark(writing->root->rowMarks, index);
 	const char *word = NULL;
@@ -396,17 +401,18 @@ write_lock(Writing *writing)
 
 	if ((query->commandType == CMD_UPDATE || query->commandType == CMD_DELETE) &&
 		bms_is_member(index, writing->root->all_result_relids))
+	{
 		word = " FOR UPDATE";
+		writing->flags |= SL_SCAN_TARGET;
+	}
 	else if (mark != NULL)
 		word = lock_word(mark->strength);
 	if (word == NULL)
 		return;
 	writing->flags |= SL_SCAN_LOCKS;
-	appendStringInfoString(sql, word);
-	if (mark != NULL && mark->waitPolicy == LockWaitSkip)
-		appendStringInfoString(sql, " SKIP LOCKED");
-	if (mark != NULL && mark->waitPolicy == LockWaitError)
-		appendStringInfoString(sql, " NOWAIT");
+	writing->lock = psprintf("%s%s", word,
+							 mark != NULL && mark->waitPolicy == LockWaitSkip ? " SKIP LOCKED" :
+							 mark != NULL && mark->waitPolicy == LockWaitError ? " NOWAIT" : "");
 }
 
 /* All of it --------------------------------------------------------------------------------- */
@@ -428,7 +434,7 @@ write_statement(Writing *writing, List *keys)
 	write_where(writing, source, writing->info->input != NULL ? NIL : writing->remote, &is_first);
 	write_groups(writing);
 	write_order(writing, keys);
-	write_lock(writing);
+	make_lock(writing);
 	if (writing->info->has_groups && writing->info->group == NIL)
 		writing->flags |= SL_SCAN_ONE_ROW;
 	if (writing->info->input != NULL && writing->info->is_single)
@@ -553,6 +559,7 @@ make_plan(Writing *writing, ForeignPath *path, List *target_list)
 	private = lappend(private, writing->sort);
 	private = lappend(private, limits);
 	private = lappend(private, makeString(relation_names(writing)));
+	private = lappend(private, makeString(writing->lock != NULL ? writing->lock : ""));
 	return make_foreignscan(target_list, writing->local,
 							is_base(writing) ? writing->rel->relid : 0,
 							list_concat(writing->ship.params, expressions), private,

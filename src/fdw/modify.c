@@ -70,7 +70,7 @@ store_reply(SlModify *modify, PGresult *result, TupleTableSlot *slot)
 		memcpy(values, slot->tts_values, sizeof(Datum) * descriptor->natts);
 		memcpy(nulls, slot->tts_isnull, sizeof(bool) * descriptor->natts);
 	}
-	sl_decoder_begin(modify->decoder, false);
+	sl_decoder_begin(modify->decoder, !modify->returning_binary);
 	sl_decoder_row(modify->decoder, result, 0, wire_values, wire_nulls);
 	sl_decoder_convert(modify->decoder, wire_values, wire_nulls, values, nulls);
 	ExecForceStoreHeapTuple(heap_form_tuple(descriptor, values, nulls), slot, false);
@@ -197,6 +197,8 @@ begin_modify(ModifyTableState *state, ResultRelInfo *info, List *private, int su
 	modify->update_columns = list_nth(private, SL_MODIFY_COLUMNS);
 	modify->returning = list_nth(private, SL_MODIFY_RETURNING);
 	modify->returning_binary = returns_binary(modify);
+	if (!modify->returning_binary)
+		sl_pipe_want_plain(modify->pipe);
 	modify->needs_reply = needs_reply(state, info, state->operation);
 	if (state->operation == CMD_INSERT)
 		take_conflict(modify, state, private);
@@ -255,6 +257,8 @@ begin_insert(ModifyTableState *state, ResultRelInfo *info)
 	if (modify->needs_reply)
 		modify->returning = all_columns(info->ri_RelationDesc);
 	modify->returning_binary = returns_binary(modify);
+	if (!modify->returning_binary)
+		sl_pipe_want_plain(modify->pipe);
 	info->ri_FdwState = modify;
 	MemoryContextSwitchTo(old_context);
 }

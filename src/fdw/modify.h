@@ -41,6 +41,7 @@ extern char *sl_write_insert(Relation relation, List *columns, const char *confl
 							 List *returning);
 extern char *sl_write_update(Relation relation, List *columns, List *returning);
 extern char *sl_write_delete(Relation relation, List *returning);
+extern char *sl_write_lock(Relation relation);
 
 /* The name of the table in an INSERT with ON CONFLICT. */
 #define SL_INSERT_ALIAS "r"
@@ -68,6 +69,8 @@ typedef struct SlModify
 	EState	   *estate;
 	Relation	relation;
 	CmdType		operation;
+	HTAB	   *changed;		/* rows, if they are not locked; or NULL */
+	char	   *lock_sql;
 	SlStatement *statement;
 	Oid			user;
 	bool		counts;			/* its rows count for the command's tag */

@@ -133,6 +133,63 @@ move_row(SlModify *modify, SlShard *from, SlShard *to, const char **identity,
 	return sl_insert_ask(modify, to, slot);
 }
 
+/* Rows that this statement has changed, when they were not locked before. */
+static bool
+was_changed(SlModify *modify, const SlShard *shard, const char *const *identity)
+{
+	HASHCTL		control = {.keysize = NAMEDATALEN,.entrysize = NAMEDATALEN,.hcxt = modify->context};
+	char		key[NAMEDATALEN];
+	bool		found;
+
+	if (modify->changed == NULL)
+		modify->changed = hash_create("shardlet changed rows", 256, &control,
+									  HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	snprintf(key, sizeof(key), "%d %s %s", shard->id, identity[0], identity[1]);
+	(void) hash_search(modify->changed, key, HASH_ENTER, &found);
+	return found;
+}
+
+/* Locks the row, if it is still what the plan has found. */
+static bool
+lock_row(SlModify *modify, SlShard *shard, const char **identity)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(modify->context);
+	PGresult   *result;
+	uint64		rows;
+
+	if (modify->lock_sql == NULL)
+		modify->lock_sql = sl_write_lock(modify->relation);
+	MemoryContextSwitchTo(old_context);
+	result = sl_pipe_ask(modify->pipe, shard, modify->lock_sql, IDENTITY_PARAMS, identity, false,
+						 &rows);
+	if (result != NULL)
+		PQclear(result);
+	modify->asked += rows;
+	return rows > 0;
+}
+
+/*
+ * The plan looks for rows again and again, so it found them as they were when
+ * the statement began, and did not lock them.  Returns false if the statement
+ * itself has changed the row: that counts once.  If somebody else has, nothing
+ * can be said of it here.
+ */
+static bool
+claim_row(SlModify *modify, SlShard *shard, const char **identity)
+{
+	if (!modify->statement->is_unlocked)
+		return true;
+	if (was_changed(modify, shard, identity))
+		return false;
+	if (!lock_row(modify, shard, identity))
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				errmsg("row of table \"%s\" was changed by another transaction",
+					   RelationGetRelationName(modify->relation)),
+				errhint("Run the transaction again."));
+	return true;
+}
+
 /* Changes a row.  Returns NULL if it is known that it was not there. */
 TupleTableSlot *
 sl_update_row(SlModify *modify, TupleTableSlot *slot, TupleTableSlot *plan_slot)
@@ -148,6 +205,11 @@ sl_update_row(SlModify *modify, TupleTableSlot *slot, TupleTableSlot *plan_slot)
 	old_context = MemoryContextSwitchTo(modify->work);
 	params = palloc(sizeof(char *) * (count + IDENTITY_PARAMS));
 	from = to = find_row(modify, plan_slot, params + count);
+	if (!claim_row(modify, from, params + count))
+	{
+		MemoryContextSwitchTo(old_context);
+		return NULL;
+	}
 	if (modify->key_may_change && modify->route.table->key_count > 0)
 		to = sl_row_route(&modify->route, slot);
 	sl_copy_row_values(modify->update_values, slot, params);
@@ -165,10 +227,14 @@ sl_delete_row(SlModify *modify, TupleTableSlot *slot, TupleTableSlot *plan_slot)
 	const char *params[IDENTITY_PARAMS];
 	MemoryContext old_context;
 	SlShard    *shard;
+	bool		found;
 
 	MemoryContextReset(modify->work);
 	old_context = MemoryContextSwitchTo(modify->work);
 	shard = find_row(modify, plan_slot, params);
+	found = claim_row(modify, shard, params);
 	MemoryContextSwitchTo(old_context);
+	if (!found)
+		return NULL;
 	return send_or_ask(modify, shard, modify->delete_sql, IDENTITY_PARAMS, params, slot) ? slot : NULL;
 }

@@ -185,3 +185,17 @@ sl_write_delete(Relation relation, List *returning)
 	write_returning(&sql, relation, NULL, returning);
 	return sql.data;
 }
+
+/* Locks one row. */
+char *
+sl_write_lock(Relation relation)
+{
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, "SELECT 1 FROM ");
+	sl_write_relation(&sql, relation);
+	write_identity(&sql, 1);
+	appendStringInfoString(&sql, " FOR UPDATE");
+	return sql.data;
+}

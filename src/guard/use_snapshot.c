@@ -111,8 +111,7 @@ static bool
 can_have_other_snapshot(const QueryDesc *query)
 {
 	return query->operation == CMD_SELECT && ActivePortal->strategy == PORTAL_ONE_SELECT &&
-		query->plannedstmt->rowMarks == NIL &&
-		!IsolationUsesXactSnapshot();
+		query->plannedstmt->rowMarks == NIL;
 }
 
 /* The snapshot of a query that is about to start becomes the wanted one. */

@@ -361,11 +361,14 @@ set_format(const Format *format)
 
 /* The rows are asked for now, by a session with these settings. */
 void
-sl_decoder_begin(SlDecoder *decoder, bool iso_dates)
+sl_decoder_begin(SlDecoder *decoder, bool plain_values)
 {
 	decoder->format = get_format();
-	if (iso_dates)
+	if (plain_values)
+	{
 		decoder->format.date_style = USE_ISO_DATES;
+		decoder->format.interval_style = INTSTYLE_POSTGRES;
+	}
 }
 
 static bool

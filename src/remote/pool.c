@@ -256,7 +256,7 @@ sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure)
 	*failure = NULL;
 	if (conn->owner != NULL)
 		conn->yield(conn);
-	conn->iso_dates = false;
+	conn->plain_values = false;
 	if (conn->txn.level > 0)
 	{
 		/* It cannot be replaced, even if the server's options have changed. */

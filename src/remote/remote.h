@@ -188,7 +188,7 @@ typedef struct SlConn
 	uint64		generation;		/* raised whenever it is opened */
 	bool		must_use_password;
 	bool		plain_path;
-	bool		iso_dates;		/* written in a form that cannot be misread */
+	bool		plain_values;	/* written in a form that cannot be misread */
 	bool		is_read_only;	/* but for explicit transactions */
 	bool		is_bare;		/* the shard has no extension */
 	bool		is_stale;		/* the server or user mapping has changed */
@@ -417,7 +417,7 @@ extern bool sl_decode_fits(const SlPrepared *prepared, TupleDesc wanted,
 extern SlDecoder *sl_decoder_make(const SlPrepared *prepared, bool binary,
 								  TupleDesc wanted, const int *sources,
 								  const char *shard);
-extern void sl_decoder_begin(SlDecoder *decoder, bool iso_dates);
+extern void sl_decoder_begin(SlDecoder *decoder, bool plain_values);
 extern TupleDesc sl_decoder_wire_descriptor(const SlDecoder *decoder);
 extern void sl_decoder_row(SlDecoder *decoder, const PGresult *result, int row,
 						   Datum *values, bool *nulls);

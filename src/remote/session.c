@@ -12,6 +12,10 @@
  * protocol: what the shard said after ours had taken effect is kept, and
  * compared as well.  Of the others nothing is known.
  *
+ * A statement that was written here does not depend on how values are written,
+ * so its rows come in a form that says what they are: the name of a time zone can
+ * stand for another, and digits can be missing.
+ *
  * Outside an explicit transaction the session's connections are read-only: what
  * a function behind a SELECT writes must be part of the session's transaction.
  */
@@ -38,7 +42,7 @@
 enum
 {
 	SETTING_PATH, SETTING_READ_ONLY, SETTING_ENCODING, SETTING_FIRST_OF_SESSION,
-	SETTING_DATE_STYLE
+	SETTING_DATE_STYLE, SETTING_INTERVAL_STYLE, SETTING_FLOAT_DIGITS
 };
 
 static const char *const names[] = {
@@ -59,10 +63,10 @@ read_numbers(const SlConn *conn, int *numbers)
 {
 	int			count = 0;
 
-	numbers[count++] = conn->iso_dates ? USE_ISO_DATES : DateStyle;
+	numbers[count++] = conn->plain_values ? USE_ISO_DATES : DateStyle;
 	numbers[count++] = DateOrder;
-	numbers[count++] = IntervalStyle;
-	numbers[count++] = extra_float_digits;
+	numbers[count++] = conn->plain_values ? INTSTYLE_POSTGRES : IntervalStyle;
+	numbers[count++] = conn->plain_values ? Max(extra_float_digits, 1) : extra_float_digits;
 	numbers[count++] = standard_conforming_strings;
 	numbers[count++] = escape_string_warning;
 	numbers[count++] = backslash_quote;
@@ -139,6 +143,17 @@ settings_sql(void)
 	return sql;
 }
 
+/* As values are read back whatever the session's own settings are. */
+static void
+set_plain_values(const char **values)
+{
+	values[SETTING_DATE_STYLE] = DateOrder == DATEORDER_DMY ? "ISO, DMY" :
+		DateOrder == DATEORDER_MDY ? "ISO, MDY" : "ISO, YMD";
+	values[SETTING_INTERVAL_STYLE] = "postgres";
+	if (extra_float_digits < 1)
+		values[SETTING_FLOAT_DIGITS] = "1";
+}
+
 /*
  * Sends all settings, followed by a sync.  They count as the shard's from then
  * on; if the shard refuses them, that is a failure of the connection.
@@ -155,9 +170,8 @@ sl_session_send(SlConn *conn)
 	values[SETTING_ENCODING] = GetDatabaseEncodingName();
 	for (int i = SETTING_FIRST_OF_SESSION; i < (int) lengthof(names); i++)
 		values[i] = GetConfigOption(names[i], false, false);
-	if (conn->iso_dates)
-		values[SETTING_DATE_STYLE] = DateOrder == DATEORDER_DMY ? "ISO, DMY" :
-			DateOrder == DATEORDER_MDY ? "ISO, MDY" : "ISO, YMD";
+	if (conn->plain_values)
+		set_plain_values(values);
 	settings->is_reported = false;
 	sl_flight_prelude(conn, settings_sql(), lengthof(names), values);
 	sl_flight_sync_settings(conn);

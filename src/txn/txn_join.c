@@ -249,7 +249,8 @@ share_snapshot(SlConn *conn, const SlTxnUse *use)
 	char		number[32];
 	const char *params[] = {number};
 
-	if (statement == 0 || conn->txn.statement != 0 || conn->is_bare || IsolationUsesXactSnapshot())
+	if (statement == 0 || conn->txn.statement != 0 || conn->is_bare ||
+		(IsolationUsesXactSnapshot() && !use->writes && !use->is_of_writer))
 		return;
 
 	/* What is written must not be seen by reads that come later. */
