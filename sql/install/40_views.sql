@@ -128,7 +128,7 @@ FROM (
 		LEFT JOIN shardlet.shards s ON s.id = (o.options ->> 'shard_id')::int
 	WHERE o.options ?| ARRAY['map', 'shard_id']
 	UNION ALL
-	SELECT DISTINCT g.tgrelid, 'reference', NULL::name, NULL, NULL::name, false
+	SELECT DISTINCT g.tgrelid, 'reference', NULL::name, NULL, NULL::name, g.tgnargs > 0
 	FROM pg_catalog.pg_trigger g
 		JOIN pg_catalog.pg_proc p ON p.oid = g.tgfoid AND p.proname = 'reference_change'
 		JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'shardlet'

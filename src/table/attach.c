@@ -19,13 +19,11 @@
 #include "access/xact.h"
 
 #include "base/base.h"
+#include "table/reference.h"
 #include "table/table_area.h"
 
 PG_FUNCTION_INFO_V1(shardlet_attach);
 PG_FUNCTION_INFO_V1(shardlet_detach);
-
-/* Adopts a reference table; set by who knows about these. */
-Oid			(*sl_attach_reference) (const char *schema, const char *name, bool verify) = NULL;
 
 /* Finds the shards, opens them, and decides about the options. */
 void
@@ -196,6 +194,16 @@ check_arguments(const char *map, const char *key, const char *shard)
 				errhint("Name the map as well."));
 }
 
+static void
+attach_reference(const char *schema, const char *name, bool verify)
+{
+	if (!OidIsValid(sl_reference_attach(schema, name, verify)))
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("reference tables cannot be attached"),
+				errhint("Name a map or a shard."));
+}
+
 /* attach(tbl, map, key, shard, verify) */
 Datum
 shardlet_attach(PG_FUNCTION_ARGS)
@@ -214,12 +222,7 @@ shardlet_attach(PG_FUNCTION_ARGS)
 	parse_name(given, &schema, &name);
 	if (map == NULL && shard == NULL)
 	{
-		if (sl_attach_reference == NULL)
-			ereport(ERROR,
-					errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					errmsg("reference tables cannot be attached"),
-					errhint("Name a map or a shard."));
-		(void) sl_attach_reference(schema, name, attachment.verify);
+		attach_reference(schema, name, attachment.verify);
 		PG_RETURN_VOID();
 	}
 	if (map != NULL)
@@ -245,10 +248,10 @@ shardlet_detach(PG_FUNCTION_ARGS)
 	sl_table_check_own(relid);
 	table = sl_table_arg_ours(relid);
 	if (table->kind == SL_TABLE_REFERENCE)
-		ereport(ERROR,
-				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				errmsg("table \"%s\" is a reference table", get_rel_name(relid)),
-				errhint("shardlet.undistribute() makes it a plain table."));
+	{
+		sl_reference_undo(relid, false);
+		PG_RETURN_VOID();
+	}
 	sl_foreign_key_forget_table(relid);
 	ObjectAddressSet(address, RelationRelationId, relid);
 	performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);

@@ -37,7 +37,7 @@ check_server(void)
 }
 
 static void
-move_to_shards(const SlTable *target, List *options, const char *function)
+move_to_shards(const SlTable *target, List *options, const char *verb)
 {
 	List	   *homes = sl_table_homes(target);
 	SlDefinition *definition = sl_definition_read_local(target->relid);
@@ -49,7 +49,7 @@ move_to_shards(const SlTable *target, List *options, const char *function)
 	sl_fault("distribute_before_rows");
 	(void) sl_table_send_rows(target);
 	sl_definition_create(homes, definition, SL_PHASE_KEYS, SL_PHASE_IDENTITY);
-	sl_swap_to_foreign(target->relid, options, function);
+	sl_swap_to_foreign(target->relid, options, verb);
 	sl_foreign_key_arrive(target);
 	sl_fault("distribute_at_end");
 }
@@ -74,7 +74,7 @@ shardlet_distribute(PG_FUNCTION_ARGS)
 	target = sl_table_get_as(relid, options);
 	sl_table_check_key(target, map);
 	sl_table_check_plain(target);
-	move_to_shards(target, options, "shardlet.distribute()");
+	move_to_shards(target, options, "distribute");
 	PG_RETURN_VOID();
 }
 
@@ -95,6 +95,6 @@ shardlet_place(PG_FUNCTION_ARGS)
 	options = sl_table_options_placed(shard, false);
 	target = sl_table_get_as(relid, options);
 	sl_table_check_plain(target);
-	move_to_shards(target, options, "shardlet.place()");
+	move_to_shards(target, options, "place");
 	PG_RETURN_VOID();
 }

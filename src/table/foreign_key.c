@@ -141,10 +141,11 @@ make_names(List *names)
 	return PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-/* Keeps a foreign key for later, and says so. */
+/* Keeps a foreign key for later, and says so once. */
 void
 sl_foreign_key_set_aside(const SlForeignKey *key)
 {
+	bool		is_new;
 	Oid			types[] = {OIDOID, TEXTOID, OIDOID, TEXTOID, TEXTARRAYOID, TEXTARRAYOID};
 	Datum		params[] = {ObjectIdGetDatum(key->relid), CStringGetTextDatum(key->name),
 		ObjectIdGetDatum(key->referenced), CStringGetTextDatum(key->definition),
@@ -152,14 +153,19 @@ sl_foreign_key_set_aside(const SlForeignKey *key)
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to SPI");
+	run_as_owner("DELETE FROM shardlet.catalog_foreign_key k WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class c"
+				 " WHERE c.oid OPERATOR(pg_catalog.=) k.tbl) OR NOT EXISTS (SELECT FROM pg_catalog.pg_class c"
+				 " WHERE c.oid OPERATOR(pg_catalog.=) k.referenced)", 0, NULL, NULL);
 	run_as_owner("INSERT INTO shardlet.catalog_foreign_key VALUES ($1::pg_catalog.regclass, $2::name, $3::pg_catalog.regclass,"
 				 " $4, $5::name[], $6::name[]) ON CONFLICT DO NOTHING",
 				 lengthof(types), types, params);
+	is_new = SPI_processed > 0;
 	SPI_finish();
-	ereport(NOTICE,
-			errmsg("foreign key \"%s\" of table \"%s\" is set aside", key->name, get_rel_name(key->relid)),
-			errdetail("It will be put in place on the shards when the other one of tables \"%s\" and \"%s\" lives there.",
-					  get_rel_name(key->relid), get_rel_name(key->referenced)));
+	if (is_new)
+		ereport(NOTICE,
+				errmsg("foreign key \"%s\" of table \"%s\" is set aside", key->name, get_rel_name(key->relid)),
+				errdetail("It will be put in place on the shards when the other one of tables \"%s\" and \"%s\" lives there.",
+						  get_rel_name(key->relid), get_rel_name(key->referenced)));
 }
 
 /* Forgets one that was set aside. */
@@ -223,6 +229,17 @@ sl_foreign_key_holds(const SlForeignKey *key, const SlTable *from, const SlTable
 		strcmp(from->map, to->map) == 0 && follows_key(key, from, to);
 }
 
+/* How one that was set aside is given up for good. */
+static char *
+forget_sql(const SlForeignKey *key)
+{
+	char	   *name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(key->relid)),
+												  get_rel_name(key->relid));
+
+	return psprintf("DELETE FROM shardlet.catalog_foreign_key WHERE tbl = %s::regclass AND constraint_name = %s;",
+					quote_literal_cstr(name), quote_literal_cstr(key->name));
+}
+
 /* Refuses one that no shard could check. */
 void
 sl_foreign_key_refuse(const SlForeignKey *key)
@@ -232,8 +249,9 @@ sl_foreign_key_refuse(const SlForeignKey *key)
 			errmsg("foreign key \"%s\" of table \"%s\" cannot hold across shards",
 				   key->name, get_rel_name(key->relid)),
 			errdetail("%s: the rows that it connects may be on different shards.", key->definition),
-			errhint("Both tables must belong to one map, with the key columns part of the foreign key, or \"%s\" must be a reference table. Otherwise drop the foreign key.",
-					get_rel_name(key->referenced)));
+			errhint("Both tables must belong to one map, with the key columns part of the foreign key, or \"%s\" must be a reference table. Otherwise drop the foreign key%s%s",
+					get_rel_name(key->referenced), OidIsValid(key->constraint) ? "." : ": ",
+					OidIsValid(key->constraint) ? "" : forget_sql(key)));
 }
 
 char *

@@ -247,6 +247,7 @@ mark_foreign(Oid relid)
 	row->reltoastrelid = InvalidOid;
 	row->relallvisible = 0;
 	row->relhasindex = false;
+	row->relhastriggers = false;
 	row->relhassubclass = false;
 	row->relreplident = REPLICA_IDENTITY_NOTHING;
 	row->relfrozenxid = InvalidTransactionId;
@@ -293,13 +294,13 @@ add_foreign_row(Oid relid, List *options)
  * gone; indexes, constraints on them, foreign keys, triggers and partitions as well.
  */
 void
-sl_swap_to_foreign(Oid relid, List *options, const char *function)
+sl_swap_to_foreign(Oid relid, List *options, const char *verb)
 {
 	Relation	relation = table_open(relid, AccessExclusiveLock);
 	Oid			toast = relation->rd_rel->reltoastrelid;
 	bool		is_partitioned = relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 
-	CheckTableNotInUse(relation, function);
+	CheckTableNotInUse(relation, verb);
 
 	/*
 	 * The cache entry of a table that this transaction made would be brought
@@ -380,13 +381,13 @@ mark_frozen(Oid relid, TransactionId frozen, MultiXactId multi)
 
 /* Makes an empty plain table of one of our foreign tables. */
 void
-sl_swap_to_plain(Oid relid, const char *function)
+sl_swap_to_plain(Oid relid, const char *verb)
 {
 	Relation	relation = table_open(relid, AccessExclusiveLock);
 	TransactionId frozen;
 	MultiXactId multi;
 
-	CheckTableNotInUse(relation, function);
+	CheckTableNotInUse(relation, verb);
 	sl_forget_creation(relation);
 	table_close(relation, NoLock);
 	remove_what_foreign_tables_lack(relid);

@@ -88,7 +88,6 @@ typedef struct SlAttachment
 	int			count;
 } SlAttachment;
 
-extern Oid	(*sl_attach_reference) (const char *schema, const char *name, bool verify);
 extern void sl_attach_begin(SlAttachment *attachment);
 extern SlDefinition *sl_attach_read(const SlAttachment *attachment, const char *schema,
 									const char *name);
@@ -146,7 +145,7 @@ extern void sl_foreign_key_plan_others(const SlTable *target);
 extern void sl_foreign_key_arrive(const SlTable *table);
 
 /* swap.c */
-extern void sl_swap_to_foreign(Oid relid, List *options, const char *function);
-extern void sl_swap_to_plain(Oid relid, const char *function);
+extern void sl_swap_to_foreign(Oid relid, List *options, const char *verb);
+extern void sl_swap_to_plain(Oid relid, const char *verb);
 
 #endif							/* SL_TABLE_AREA_H */

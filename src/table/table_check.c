@@ -60,6 +60,11 @@ static const Reason reasons[] = {
 		" WHERE c.oid <> $1 AND c.relkind NOT IN ('r', 'p')",
 		"Partitions are foreign tables:",
 	"Detach these partitions."},
+	{TREE_SQL "SELECT string_agg(DISTINCT r.ev_class::regclass::text, ', ') FROM tree t"
+		" JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid AND d.classid = 'pg_rewrite'::regclass"
+		" JOIN pg_rewrite r ON r.oid = d.objid WHERE t.oid <> $1 AND r.ev_class <> t.oid",
+		"Views read its partitions:",
+	"There are no partitions on the router any more. Let the views read the partitioned table."},
 	{TREE_SQL "SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM tree t JOIN pg_class c ON c.oid = t.oid"
 		" WHERE c.relpersistence = 'u'",
 		"It is unlogged:",

@@ -6,6 +6,7 @@
 
 #include "access/table.h"
 #include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_coerce.h"
 #include "parser/parse_type.h"
@@ -50,6 +51,17 @@ check_column(const SlMap *map, int index, const char *table, const char *name, O
 				errhint("ALTER TABLE ... ALTER COLUMN %s SET NOT NULL;", quote_identifier(name)));
 }
 
+static char *
+list_types(const SlMap *map)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < map->key_count; i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", format_type_be(map->key_oids[i]));
+	return list.data;
+}
+
 static void
 check_count(const SlMap *map, const char *table, int count)
 {
@@ -66,8 +78,9 @@ check_count(const SlMap *map, const char *table, int count)
 	ereport(ERROR,
 			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			count == 0 ? errmsg("key of table \"%s\" is missing", table) :
-			errmsg("key of table \"%s\" has %d columns, not %d", table, count, wanted),
-			errdetail("Keys of map \"%s\" are %s.", NameStr(map->name), sl_map_key_label(map)),
+			errmsg("key of table \"%s\" has the wrong number of columns: %d instead of %d", table,
+				   count, wanted),
+			errdetail("The key of map \"%s\" is (%s).", NameStr(map->name), list_types(map)),
 			errhint("Name the columns that decide on which shard a row is, such as key => 'customer_id'."));
 }
 

@@ -29,6 +29,7 @@
 
 #include "base/base.h"
 #include "base/fault.h"
+#include "table/reference.h"
 #include "table/table_area.h"
 
 PG_FUNCTION_INFO_V1(shardlet_undistribute);
@@ -249,7 +250,7 @@ bring_table_back(const SlTable *table)
 					   NameStr(replies[0].shard->name)));
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
 	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
-	sl_swap_to_plain(table->relid, "shardlet.undistribute()");
+	sl_swap_to_plain(table->relid, "undistribute");
 	fetch_rows(table->relid, owners);
 	restore_parts(definition);
 	foreach(cell, keys)
@@ -258,6 +259,35 @@ bring_table_back(const SlTable *table)
 	if (!table->is_attached)
 		run_on_table(replies, count, "DROP TABLE", definition, "");
 	sl_fault("undistribute_at_end");
+}
+
+/*
+ * A reference table stays here; foreign keys of tables that stay on the shards
+ * are set aside, or its copies could not be dropped.
+ */
+static void
+bring_reference_back(const SlTable *table)
+{
+	char	   *schema = get_namespace_name(get_rel_namespace(table->relid));
+	SlReply    *replies;
+	ListCell   *cell;
+	int			count;
+
+	replies = sl_command_begin(sl_shard_all(), true, &count);
+	for (int i = 0; i < count && !table->is_attached; i++)
+	{
+		foreach(cell, sl_foreign_key_list_remote(replies[i].conn, schema, get_rel_name(table->relid)))
+		{
+			const SlForeignKey *key = lfirst(cell);
+			const SlTable *from = OidIsValid(key->relid) ? sl_table_get(key->relid) : NULL;
+
+			if (key->referenced != table->relid || from == NULL || from->kind == SL_TABLE_REFERENCE)
+				continue;
+			sl_command_everywhere(&replies[i], 1, sl_foreign_key_drop_sql(key), 0, NULL, true);
+			sl_foreign_key_set_aside(key);
+		}
+	}
+	sl_reference_undo(table->relid, !table->is_attached);
 }
 
 /* undistribute(tbl) */
@@ -273,6 +303,9 @@ shardlet_undistribute(PG_FUNCTION_ARGS)
 		(void) sl_map_open_for_change(table->map);
 	sl_table_check_own(relid);
 	table = sl_table_arg_ours(relid);
-	bring_table_back(table);
+	if (table->kind == SL_TABLE_REFERENCE)
+		bring_reference_back(table);
+	else
+		bring_table_back(table);
 	PG_RETURN_VOID();
 }

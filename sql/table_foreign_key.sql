@@ -1,0 +1,97 @@
+-- Foreign keys follow their tables to the shards, whichever comes first.
+CREATE SCHEMA fk;
+SET search_path = fk;
+SELECT shardlet.create_map('fk'), shardlet.create_map('fk_other');
+CREATE TABLE products (id int PRIMARY KEY, name text);
+CREATE TABLE customers (id bigint PRIMARY KEY, boss bigint REFERENCES customers);
+CREATE TABLE orders (
+	customer_id bigint REFERENCES customers ON DELETE CASCADE,
+	id int,
+	product int REFERENCES products,
+	PRIMARY KEY (customer_id, id));
+CREATE TABLE items (
+	customer_id bigint,
+	order_id int,
+	n int,
+	PRIMARY KEY (customer_id, order_id, n),
+	CONSTRAINT items_order FOREIGN KEY (customer_id, order_id) REFERENCES orders (customer_id, id) ON DELETE CASCADE);
+INSERT INTO products VALUES (1, 'one'), (2, 'two');
+INSERT INTO customers SELECT g FROM generate_series(1, 20) g;
+INSERT INTO orders SELECT g, g, 1 FROM generate_series(1, 20) g;
+INSERT INTO items SELECT g, g, 1 FROM generate_series(1, 20) g;
+CREATE FUNCTION on_shards() RETURNS TABLE (tbl text, name text, shards bigint) LANGUAGE sql AS $$
+	SELECT tbl, name, count(*) FROM shardlet.query('fk', $q$SELECT conrelid::regclass::text, conname::text FROM pg_constraint
+		WHERE contype = 'f' AND connamespace = 'fk'::regnamespace$q$) AS q(tbl text, name text) GROUP BY 1, 2 ORDER BY 1, 2 $$;
+
+-- A foreign key to itself needs the key on both sides.
+SELECT shardlet.distribute('customers', 'fk', 'id');
+ALTER TABLE customers DROP COLUMN boss;
+
+-- The one in the middle first: both neighbours are still local.
+SELECT shardlet.distribute('orders', 'fk', 'customer_id');
+SELECT tbl, pending_foreign_keys FROM shardlet.tables WHERE tbl::text = 'orders';
+SELECT conname FROM pg_constraint WHERE contype = 'f' AND connamespace = 'fk'::regnamespace;
+SELECT * FROM on_shards();
+SELECT shardlet.distribute('items', 'fk', 'customer_id');
+SELECT * FROM on_shards();
+SELECT shardlet.distribute('customers', 'fk', 'id');
+SELECT * FROM on_shards();
+SELECT shardlet.make_reference('products');
+SELECT * FROM on_shards();
+SELECT tbl, pending_foreign_keys FROM shardlet.tables WHERE tbl::text IN ('orders', 'items', 'customers') ORDER BY 1;
+\set VERBOSITY sqlstate
+INSERT INTO orders VALUES (1, 99, 99);
+INSERT INTO items VALUES (1, 99, 1);
+\set VERBOSITY default
+DELETE FROM customers WHERE id = 1;
+SELECT count(*) FROM items WHERE customer_id = 1;
+
+-- Back again: they are set aside as long as one side is on the shards.
+SELECT shardlet.undistribute('orders');
+\d orders
+SELECT * FROM on_shards();
+SELECT tbl, pending_foreign_keys FROM shardlet.tables WHERE tbl::text IN ('orders', 'items', 'customers') ORDER BY 1;
+SELECT shardlet.undistribute('items');
+SELECT shardlet.undistribute('customers');
+\d items
+\d orders
+SELECT count(*) FROM shardlet.catalog_foreign_key;
+
+-- What cannot hold is refused, at once or when the other side comes.
+SELECT shardlet.distribute('customers', 'fk_other', 'id');
+SELECT shardlet.distribute('orders', 'fk', 'customer_id');
+SELECT shardlet.distribute('orders', 'fk_other', 'customer_id');
+SELECT shardlet.place('items', 's1');
+DELETE FROM shardlet.catalog_foreign_key WHERE tbl = 'fk.items'::regclass AND constraint_name = 'items_order';
+SELECT shardlet.place('items', 's1');
+SELECT count(*) FROM items;
+SELECT shardlet.undistribute('orders'), shardlet.undistribute('customers');
+CREATE TABLE parcels (customer_id bigint NOT NULL, about bigint REFERENCES customers);
+SELECT shardlet.distribute('parcels', 'fk', 'customer_id');
+SELECT shardlet.distribute('customers', 'fk', 'id');
+CREATE TABLE kinds (id int PRIMARY KEY, favourite bigint REFERENCES customers);
+SELECT shardlet.make_reference('kinds');
+DROP TABLE parcels;
+SELECT shardlet.distribute('customers', 'fk', 'id');
+
+-- Placed tables on one shard.
+CREATE TABLE a (id int PRIMARY KEY);
+CREATE TABLE b (id int PRIMARY KEY, a int REFERENCES a);
+SELECT shardlet.place('b', 's2');
+SELECT shardlet.place('a', 's1');
+SELECT shardlet.place('a', 's2');
+SELECT pending_foreign_keys FROM shardlet.tables WHERE tbl = 'b'::regclass;
+
+-- The copies of a reference table go only when no foreign key leans on them.
+CREATE TABLE uses (k bigint NOT NULL, product int REFERENCES products);
+SELECT shardlet.distribute('uses', 'fk', 'k');
+SELECT * FROM on_shards();
+SELECT shardlet.undistribute('products');
+SELECT tbl, pending_foreign_keys FROM shardlet.tables WHERE tbl = 'uses'::regclass;
+SELECT shardlet.undistribute('uses');
+\d uses
+
+SET client_min_messages = warning;
+DROP SCHEMA fk CASCADE;
+SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA fk CASCADE');
+SELECT shardlet.drop_map('fk'), shardlet.drop_map('fk_other');
