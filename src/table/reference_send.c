@@ -26,6 +26,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
@@ -55,12 +56,25 @@ raise_failures(const SlReply *replies, int count, const char *sql)
 	}
 }
 
+/*
+ * Waits until every transaction that is committed here is committed on the
+ * shards, too.  A session sees another one's rows as soon as the router has
+ * committed; a moment later than that the shards have them.
+ */
+static void
+wait_for_commits(void)
+{
+	sl_fence_hold();
+	sl_fence_release();
+}
+
 /* Connects to these shards; one that cannot be reached is an error. */
 SlReply *
 sl_reference_open(List *shards, int *count)
 {
 	SlReply    *replies;
 
+	wait_for_commits();
 	sl_snapshot_begin();
 	sl_txn_check_span(shards, true);
 	replies = sl_broadcast_make(shards, true, count);
@@ -120,6 +134,13 @@ check_rows(const SlRefShape *shape, const SlReply *replies, int count, int64 exp
 						   shape->name),
 					errdetail("The primary key is deferred, and not unique at the moment."),
 					errhint("Change the key of the one before the other one takes it."));
+		if (IsolationUsesXactSnapshot())
+			ereport(ERROR,
+					errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					errmsg("could not serialize access to reference table %s", shape->name),
+					errdetail("The transaction's snapshot of shard \"%s\" is older than rows that it has changed here.",
+							  NameStr(replies[i].shard->name)),
+					errhint("The transaction might succeed if retried."));
 		ereport(ERROR,
 				errcode(SL_ERR_DIFFERENT),
 				errmsg("table %s differs between the router and shard \"%s\"", shape->name,
