@@ -414,8 +414,12 @@ check_table(Relation relation)
 	(void) sl_reference_shape(relation);
 }
 
-static Relation
-open_table(Oid relid)
+/*
+ * Opens and locks, against writers, a table of the user's that can be a
+ * reference table.
+ */
+Relation
+sl_reference_open_table(Oid relid)
 {
 	Relation	relation;
 
@@ -436,7 +440,7 @@ make_reference(Oid relid)
 	SlTable		table = {.relid = relid,.kind = SL_TABLE_REFERENCE};
 
 	sl_reference_lock_shards();
-	relation = open_table(relid);
+	relation = sl_reference_open_table(relid);
 	sl_shard_refresh();
 	shards = sl_shard_all();
 	sl_reference_create(shards, list_make1_oid(relid));
@@ -466,6 +470,22 @@ shardlet_make_reference(PG_FUNCTION_ARGS)
 
 /* And back -------------------------------------------------------------------------- */
 
+/* Foreign keys of other reference tables to this one are left to the router again. */
+static void
+drop_foreign_keys(SlReply *replies, int count, Oid relid)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_foreign_key_list(relid))
+	{
+		const SlForeignKey *key = lfirst(cell);
+
+		if (key->referenced == relid && key->relid != relid && OidIsValid(key->constraint) &&
+			sl_reference_is(key->relid))
+			sl_command_everywhere(replies, count, sl_foreign_key_drop_sql(key), 0, NULL, true);
+	}
+}
+
 /*
  * Makes a reference table a plain one.  Its copies are dropped, or left where
  * they are.  The caller has checked that the user may do that.
@@ -486,6 +506,7 @@ sl_reference_undo(Oid relid, bool drops_copies)
 															  RelationGetRelationName(relation)));
 
 		replies = sl_command_begin(sl_shard_all(), true, &count);
+		drop_foreign_keys(replies, count, relid);
 		sl_command_everywhere(replies, count, sql, 0, NULL, true);
 	}
 	drop_triggers(relation);

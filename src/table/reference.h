@@ -63,6 +63,7 @@ extern void sl_reference_lock_shards(void);
 extern void sl_reference_add_triggers(Oid relid, bool is_attached);
 extern void sl_reference_copy(List *shards, Relation relation);
 extern void sl_reference_create(List *shards, List *relids);
+extern Relation sl_reference_open_table(Oid relid);
 extern void sl_reference_undo(Oid relid, bool drops_copies);
 
 /* reference_shape.c */

@@ -118,6 +118,9 @@ extern List *sl_table_options_placed(const SlShard *shard, bool is_attached);
 /* table_rows.c */
 extern uint64 sl_table_send_rows(const SlTable *target);
 
+/* undistribute.c */
+extern void sl_table_fetch_rows(Oid relid, List *shards);
+
 /* foreign_key.c */
 typedef struct SlForeignKey
 {

@@ -111,8 +111,8 @@ insert_rows(Relation relation, List *columns, SlFanout *fanout, TupleTableSlot *
 }
 
 /* Reads the rows of all these shards into a table that is empty and plain. */
-static void
-fetch_rows(Oid relid, List *shards)
+void
+sl_table_fetch_rows(Oid relid, List *shards)
 {
 	Relation	relation = table_open(relid, NoLock);
 	List	   *columns = stored_columns(RelationGetDescr(relation));
@@ -251,7 +251,7 @@ bring_table_back(const SlTable *table)
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
 	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
 	sl_swap_to_plain(table->relid, "undistribute");
-	fetch_rows(table->relid, owners);
+	sl_table_fetch_rows(table->relid, owners);
 	restore_parts(definition);
 	foreach(cell, keys)
 		bring_back(lfirst(cell), table, replies, count);
