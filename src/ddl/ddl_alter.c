@@ -418,18 +418,16 @@ make_parts(SlDdl *ddl, const SlTable *table, const AlterTableStmt *statement)
 {
 	List	   *spans = sl_ddl_split(ddl, statement->relation);
 	List	   *parts = NIL;
-	ListCell   *cell;
-	ListCell   *span_cell;
 
 	if (list_length(spans) != list_length(statement->cmds))
 		elog(ERROR, "ALTER TABLE has %d subcommands, and its text %d",
 			 list_length(statement->cmds), list_length(spans));
-	forboth(cell, statement->cmds, span_cell, spans)
+	for (int i = 0; i < list_length(spans); i++)
 	{
 		Part	   *part = palloc(sizeof(Part));
 
-		part->command = lfirst(cell);
-		part->span = *(SlSpan *) lfirst(span_cell);
+		part->command = list_nth(statement->cmds, i);
+		part->span = *(SlSpan *) list_nth(spans, i);
 		part->where = decide(table, part->command);
 		parts = lappend(parts, part);
 	}

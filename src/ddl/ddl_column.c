@@ -24,7 +24,6 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
-#include "parser/parse_func.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -134,21 +133,12 @@ make_step(List *shards, char *sql)
 	return step;
 }
 
-static bool
-has_next_id(void)
-{
-	Oid			no_types[1] = {InvalidOid};
-	List	   *name = list_make2(makeString("shardlet"), makeString("next_id"));
-
-	return OidIsValid(LookupFuncName(name, 0, no_types, true));
-}
-
 /* Returns the steps that give a column the default that it has on shards. */
 static List *
 own_default_steps(const SlTable *table, const char *table_name, const char *column)
 {
 	bool		is_wide = get_atttype(table->relid, get_attnum(table->relid, column)) == INT8OID;
-	bool		draws = is_wide && has_next_id() && sl_ddl_draws(table->relid, column);
+	bool		draws = is_wide && OidIsValid(sl_ddl_own_function("next_id")) && sl_ddl_draws(table->relid, column);
 	List	   *with = NIL;
 	List	   *without = NIL;
 	List	   *result = NIL;

@@ -181,13 +181,11 @@ joins_keys(const SlTable *table, const SlTable *target, int place, const List *c
 {
 	char	   *wanted = get_attname(table->relid, table->key[place], false);
 	char	   *wanted_target = get_attname(target->relid, target->key[place], false);
-	ListCell   *cell;
-	ListCell   *target_cell;
 
-	forboth(cell, columns, target_cell, target_columns)
+	for (int i = 0; i < Min(list_length(columns), list_length(target_columns)); i++)
 	{
-		if (strcmp(strVal(lfirst(cell)), wanted) == 0 &&
-			strcmp(strVal(lfirst(target_cell)), wanted_target) == 0)
+		if (strcmp(strVal(list_nth(columns, i)), wanted) == 0 &&
+			strcmp(strVal(list_nth(target_columns, i)), wanted_target) == 0)
 			return true;
 	}
 	return false;

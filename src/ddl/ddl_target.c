@@ -87,14 +87,21 @@ sl_ddl_is_foreign(const SlTable *table)
 	return table->kind != SL_TABLE_REFERENCE;
 }
 
-/* Returns the function of the triggers of reference tables, if it is there. */
+/* Returns a function of ours without arguments, if it is there. */
+Oid
+sl_ddl_own_function(const char *name)
+{
+	Oid			no_types[1] = {InvalidOid};
+	List	   *names = list_make1(makeString(pstrdup("shardlet")));
+
+	return LookupFuncName(lappend(names, makeString(pstrdup(name))), 0, no_types, true);
+}
+
+/* Returns the function of the triggers of reference tables. */
 Oid
 sl_ddl_reference_function(void)
 {
-	Oid			no_types[1] = {InvalidOid};
-	List	   *name = list_make2(makeString("shardlet"), makeString(SL_REFERENCE_FUNCTION));
-
-	return LookupFuncName(name, 0, no_types, true);
+	return sl_ddl_own_function(SL_REFERENCE_FUNCTION);
 }
 
 /* Returns the tables whose triggers call our function. */
