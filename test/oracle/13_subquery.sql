@@ -74,6 +74,10 @@ SELECT o.customer_id, (SELECT c.name || coalesce(r.chief, '') FROM customers c L
 SELECT * FROM (SELECT customer_id, (SELECT count(*) FROM items i WHERE i.customer_id = c.customer_id) AS n FROM customers c) x WHERE n > 20 ORDER BY 1;
 SELECT * FROM customers c WHERE customer_id = ANY (ARRAY(SELECT customer_id FROM orders WHERE total > 99)) ORDER BY 1;
 SELECT c.customer_id FROM customers c LEFT JOIN orders o ON o.customer_id = c.customer_id AND o.order_id IN (SELECT order_id FROM orders x WHERE x.customer_id = c.customer_id AND x.total > 90) WHERE o.order_id IS NULL AND c.customer_id < 60 ORDER BY 1;
+SELECT o.order_id, (SELECT count(*) FROM customers c WHERE c.customer_id = i.product_id) FROM orders o JOIN items i USING (customer_id, order_id) WHERE o.customer_id < 20 ORDER BY 1, 2;
+SELECT s.v, (SELECT sum(o.order_id) FROM orders o WHERE o.customer_id = s.customer_id) FROM skew s WHERE NOT EXISTS (SELECT FROM orders x WHERE x.customer_id = s.customer_id) ORDER BY 1;
+SELECT twice(o.order_id::int), s.n FROM skew s JOIN orders o USING (customer_id) WHERE s.customer_id <> 7 ORDER BY 1, 2;
+SELECT c.customer_id, noisy(o.order_id::int), (SELECT n.body FROM notes n WHERE n.note_id = c.customer_id) FROM customers c LEFT JOIN orders o USING (customer_id) WHERE c.customer_id < 10 ORDER BY 1, 2;
 -- fails 21000
 SELECT (SELECT customer_id FROM orders WHERE total > 10);
 -- fails 21000

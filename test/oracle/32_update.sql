@@ -57,6 +57,21 @@ UPDATE products SET name = name || '*' WHERE product_id IN (SELECT product_id FR
 SELECT p.name, i.line FROM items i JOIN products p USING (product_id) WHERE customer_id = 4 ORDER BY order_id, line;
 UPDATE notes n SET body = c.name FROM customers c WHERE c.customer_id = n.customer_id AND c.region = 'west';
 
+-- A statement does not see what it has written itself.
+
+-- transaction
+UPDATE orders t1 SET total = floor(t1.total / 10) WHERE EXISTS (SELECT FROM items t2 WHERE t2.price = t1.total) RETURNING customer_id, order_id;
+UPDATE orders t1 SET total = (SELECT max(t2.total) FROM orders t2 WHERE t2.customer_id = t1.order_id);
+UPDATE orders t1 SET total = t2.total + 1 FROM orders t2 WHERE t2.customer_id = t1.customer_id AND t2.order_id = t1.order_id + 1;
+UPDATE holes t1 SET a = t2.a + 1 FROM holes t2 WHERE t2.id = t1.id + 1;
+UPDATE holes SET b = (SELECT count(*) FROM holes x WHERE x.b IS NULL);
+UPDATE tree SET parent = 1 WHERE parent IN (SELECT node FROM tree WHERE parent = 1);
+UPDATE skew SET n = n + 1 WHERE n < (SELECT avg(n) FROM skew);
+UPDATE skew s SET customer_id = customer_id + 1 WHERE EXISTS (SELECT FROM skew x WHERE x.customer_id = s.customer_id + 1);
+INSERT INTO skew (customer_id, n, v) SELECT customer_id, n + 1000, v FROM skew WHERE n > 5;
+INSERT INTO tree SELECT node + 1000, parent, (SELECT count(*)::text FROM tree) FROM tree;
+DELETE FROM tree t WHERE EXISTS (SELECT FROM tree x WHERE x.parent = t.node);
+
 -- The key itself: rows change shards.
 
 -- transaction

@@ -74,7 +74,7 @@ sub _run_paragraph
 	for my $session ($plain, $router)
 	{
 		$session->simple('ROLLBACK') if $session->state ne 'I';
-		$session->simple('RESET SESSION AUTHORIZATION; RESET ALL; SET statement_timeout = \'25s\'')
+		$session->simple('RESET SESSION AUTHORIZATION; RESET ALL; SET statement_timeout = \'15s\'')
 			if $paragraph->{notes}{resets};
 	}
 	return ($count, $wrong);
@@ -91,6 +91,7 @@ sub _run_statement
 	@router = $self->_execute($self->{router}, $statement, $protocol);
 	$took = time - $start;
 	push @{ $self->{slow} }, [ $took, $statement ] if $took > 1;
+	$self->_give_up if grep { $_->{error} && $_->{error}{C} =~ /^(57014|timeout)$/ } @router;
 	if (my $mistake = _mistake($statement, \@plain))
 	{
 		push @problems, $mistake;
@@ -113,6 +114,14 @@ sub _run_statement
 	$self->_report($statement, $protocol, @problems) if @problems;
 	return 0 if @problems;
 	return $self->_check_written($statement, $plain[-1]);
+}
+
+# Something that hangs may hang everywhere, and a test has to end.
+sub _give_up
+{
+	my ($self) = @_;
+	die "too many statements took too long\n" if ++$self->{timeouts} > 5;
+	return;
 }
 
 sub _execute

@@ -93,7 +93,7 @@ run_file($_, 'objects') for 'plain', 'app';
 $c->sql('ANALYZE') if $self_test;
 $node->safe_psql('plain', 'ANALYZE');
 
-my @settings = ("SET statement_timeout = '25s'", 'SET extra_float_digits = 1');
+my @settings = ("SET statement_timeout = '15s'", 'SET extra_float_digits = 1');
 my $plain = WireClient->new($node, 'plain', settings => \@settings);
 my $router = WireClient->new($node, 'app', settings => \@settings);
 my $log = "$PostgreSQL::Test::Utils::log_path/oracle_differences.txt";
