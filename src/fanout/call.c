@@ -266,8 +266,8 @@ set_limits(SlFanoutSpec *spec)
  * With shardlet.consistent_reads the shards' snapshots must agree.  A statement
  * that is alone with them takes and ends them in its own flight.
  */
-static void
-ask_for_snapshots(SlFanoutSpec *spec)
+void
+sl_call_ask_for_snapshots(SlFanoutSpec *spec)
 {
 	if (!sl_consistent_reads || spec->use.writes || list_length(spec->shards) < 2 ||
 		spec->use.statement != 0 || (sl_snapshot_is_shared() && !spec->use.is_alone))
@@ -321,7 +321,7 @@ begin_query(const SlCall *call, TupleDesc wanted)
 	spec.use.is_alone = call->is_alone;
 	spec.use.statement = spec.use.writes ? 0 : call->statement;
 	spec.use.is_part = !spec.use.writes || spec.skip_failures;
-	ask_for_snapshots(&spec);
+	sl_call_ask_for_snapshots(&spec);
 	return sl_fanout_begin(&spec);
 }
 

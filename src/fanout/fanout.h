@@ -169,6 +169,7 @@ extern SlFanout *sl_call_begin(const SlCall *call, TupleDesc wanted);
 extern List *sl_call_shards(const char *map_name, ArrayType *names);
 extern void sl_call_params(ArrayType *array, int *count, const char ***params);
 extern bool sl_call_on_error_skips(const char *on_error);
+extern void sl_call_ask_for_snapshots(SlFanoutSpec *spec);
 extern void sl_call_check_states(List **shards, bool is_write, bool skip);
 
 /* command.c */

@@ -385,9 +385,7 @@ begin_fanout(ForeignScanState *node, SlScan *scan)
 	set_limit(scan, context, &spec);
 	set_use(node, scan, &spec.use);
 	sl_txn_check_span(spec.shards, spec.use.writes);
-	spec.is_consistent = sl_consistent_reads && !spec.use.writes && list_length(spec.shards) > 1 &&
-		!IsolationUsesXactSnapshot() && spec.use.statement == 0;
-	spec.use.takes_snapshot = spec.is_consistent;
+	sl_call_ask_for_snapshots(&spec);
 	keep_stats(scan, &spec);
 	scan->fanout = sl_fanout_begin(&spec);
 	MemoryContextSwitchTo(old_context);
