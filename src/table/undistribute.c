@@ -36,6 +36,13 @@ PG_FUNCTION_INFO_V1(shardlet_undistribute);
 
 /* Rows ------------------------------------------------------------------------ */
 
+/*
+ * The file is of this transaction, so nobody can see the rows before it commits.
+ * Frozen, they are visible to snapshots that are older than that, too: who waited
+ * for the table with such a one would find it empty otherwise.
+ */
+#define INSERT_OPTIONS (TABLE_INSERT_FROZEN | TABLE_INSERT_SKIP_FSM)
+
 /* The columns that have values of their own; a virtual one has none. */
 static List *
 stored_columns(TupleDesc descriptor)
@@ -103,10 +110,10 @@ insert_rows(Relation relation, List *columns, SlFanout *fanout, TupleTableSlot *
 			slot->tts_isnull[lfirst_int(cell) - 1] = row->tts_isnull[foreach_current_index(cell)];
 		}
 		ExecStoreVirtualTuple(slot);
-		table_tuple_insert(relation, slot, command, 0, bulk);
+		table_tuple_insert(relation, slot, command, INSERT_OPTIONS, bulk);
 	}
 	FreeBulkInsertState(bulk);
-	table_finish_bulk_insert(relation, 0);
+	table_finish_bulk_insert(relation, INSERT_OPTIONS);
 	ExecDropSingleTupleTableSlot(slot);
 }
 
