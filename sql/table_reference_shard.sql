@@ -81,7 +81,7 @@ SELECT dbname, host, port FROM shardlet.shards WHERE shard = 's1' \gset
 SELECT shardlet.add_shard('s5', format('host=%s port=%s dbname=%s', :'host', :'port', replace(:'dbname', 's1', 's5')));
 SELECT shardlet.alter_map('reference_all', add_shards => '{s5}');
 SELECT same('country', 'city');
-SELECT shardlet_shard, conname FROM shardlet.query('reference_all', $$SELECT conname FROM pg_constraint WHERE conrelid = 'reference.city'::regclass$$)
+SELECT shardlet_shard, conname FROM shardlet.query('reference_all', $$SELECT conname FROM pg_constraint WHERE conrelid = 'reference.city'::regclass AND contype IN ('p', 'f')$$)
 	AS q(conname name, shardlet_shard name) WHERE shardlet_shard = 's5' ORDER BY 2;
 -- With a table of another kind under that name it does not become one.
 SELECT shardlet.drop_shard('s5', force => true);
