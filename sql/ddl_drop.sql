@@ -66,6 +66,18 @@ RESET client_min_messages;
 \set VERBOSITY default
 SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int);
 
+-- Where a table's map or shard is not known, as while a dump is restored, there is
+-- nobody to carry anything to.
+CREATE FOREIGN TABLE lost (k bigint) SERVER shardlet_tables OPTIONS (map 'no_such_map', key 'k');
+CREATE FOREIGN TABLE lost_place (k bigint) SERVER shardlet_tables OPTIONS (shard_id '9999');
+COMMENT ON FOREIGN TABLE lost IS 'x';
+ALTER FOREIGN TABLE lost OWNER TO ddl_drop_user;
+GRANT SELECT ON lost TO PUBLIC;
+GRANT SELECT ON ALL TABLES IN SCHEMA ddl_drop TO PUBLIC;
+ALTER TABLE lost_place ADD a int;
+DROP INDEX no_such_index;
+DROP TABLE lost, lost_place;
+
 -- A column is not dropped here alone.
 CREATE TYPE mood AS ENUM ('sad');
 SELECT count(*) FROM shardlet.execute('dd', 'CREATE TYPE ddl_drop.mood AS ENUM (''sad'')');

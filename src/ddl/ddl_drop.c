@@ -10,6 +10,7 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "commands/trigger.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -67,8 +68,17 @@ drop_there(SlDdl *ddl, const DropStmt *statement, List *tables)
 static bool
 stays_there(const SlTable *table)
 {
-	return table->is_attached ||
-		(table->kind == SL_TABLE_PLACED && !sl_shard_by_id(table->shard_id)->exists);
+	return table->is_attached || sl_ddl_has_lost_shard(table);
+}
+
+/* DROP TABLE is the word for these too, whether or not their map is there. */
+static bool
+is_foreign_of_ours(List *names)
+{
+	Oid			relid = RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true);
+
+	return OidIsValid(relid) && get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE &&
+		sl_table_get(relid) != NULL;
 }
 
 static bool
@@ -84,7 +94,7 @@ plan_drop_table(SlDdl *ddl)
 	{
 		SlTable    *table = sl_ddl_table_by_names(lfirst(cell));
 
-		if (table != NULL && sl_ddl_is_foreign(table))
+		if (is_foreign_of_ours(lfirst(cell)))
 			foreign = lappend(foreign, lfirst(cell));
 		else
 			plain = lappend(plain, lfirst(cell));

@@ -31,8 +31,10 @@ shards_to_ask(void)
 	ListCell   *cell;
 	ListCell   *shard_cell;
 
-	foreach(cell, sl_table_all())
+	foreach(cell, sl_ddl_all_tables())
 	{
+		if (!sl_ddl_is_foreign(lfirst(cell)))
+			continue;
 		foreach(shard_cell, sl_table_homes(lfirst(cell)))
 		{
 			SlShard    *shard = lfirst(shard_cell);

@@ -100,6 +100,7 @@ extern char *sl_ddl_name_in(Oid relid, const char *object);
 extern bool sl_ddl_is_foreign(const SlTable *table);
 extern Oid	sl_ddl_own_function(const char *name);
 extern Oid	sl_ddl_reference_function(void);
+extern bool sl_ddl_has_lost_shard(const SlTable *table);
 extern List *sl_ddl_all_tables(void);
 extern bool sl_ddl_is_key(const SlTable *table, const char *column);
 extern List *sl_ddl_groups(List *tables);

@@ -25,13 +25,26 @@
 #include "compat.h"
 #include "ddl/ddl_internal.h"
 
+/*
+ * Is it known where the table is?  While a dump of the router is restored,
+ * tables are there before the maps are.
+ */
+static bool
+has_homes(const SlTable *table)
+{
+	SlMapRow	row;
+
+	return table->kind != SL_TABLE_SHARDED || sl_map_row_read(table->map, NULL, &row);
+}
+
 /* Returns the table of ours with that name, or NULL; takes no lock. */
 SlTable *
 sl_ddl_table(const RangeVar *relation)
 {
 	Oid			relid = relation != NULL ? RangeVarGetRelid(relation, NoLock, true) : InvalidOid;
+	SlTable    *table = OidIsValid(relid) ? sl_table_get(relid) : NULL;
 
-	return OidIsValid(relid) ? sl_table_get(relid) : NULL;
+	return table != NULL && has_homes(table) ? table : NULL;
 }
 
 SlTable *
@@ -139,11 +152,26 @@ reference_tables(void)
 	return result;
 }
 
-/* Returns all tables of ours, reference tables included. */
+/* Was it placed on a shard that does not exist any more? */
+bool
+sl_ddl_has_lost_shard(const SlTable *table)
+{
+	return table->kind == SL_TABLE_PLACED && !sl_shard_by_id(table->shard_id)->exists;
+}
+
+/* Returns all tables of ours that are somewhere, reference tables included. */
 List *
 sl_ddl_all_tables(void)
 {
-	return list_concat(sl_table_all(), reference_tables());
+	List	   *result = reference_tables();
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		if (has_homes(lfirst(cell)) && !sl_ddl_has_lost_shard(lfirst(cell)))
+			result = lappend(result, lfirst(cell));
+	}
+	return result;
 }
 
 bool
