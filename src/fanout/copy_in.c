@@ -392,9 +392,29 @@ check_deadlines(SlCopyIn *copy, int count)
 												   sl_shard_timeout)));
 }
 
-/* Connections that failed at once need no wait. */
+/*
+ * Is there something to be done without waiting?  A connection may have failed
+ * at once, and libpq may have taken in an answer while it was sending: then
+ * nothing more comes that could be waited for.
+ */
 static bool
-serve_broken(SlCopyIn *copy)
+is_ready(const Lane *lane)
+{
+	switch (lane->state)
+	{
+		case LANE_OPENING:
+			return PQstatus(lane->conn->pg) == CONNECTION_BAD;
+		case LANE_JOINING:
+		case LANE_STARTING:
+		case LANE_ENDING:
+			return !PQisBusy(lane->conn->pg);
+		default:
+			return false;
+	}
+}
+
+static bool
+serve_ready(SlCopyIn *copy)
 {
 	bool		any = false;
 
@@ -402,7 +422,7 @@ serve_broken(SlCopyIn *copy)
 	{
 		Lane	   *lane = copy->lanes[i];
 
-		if (lane->state != LANE_OPENING || PQstatus(lane->conn->pg) != CONNECTION_BAD)
+		if (!is_ready(lane))
 			continue;
 		step(lane);
 		any = true;
@@ -419,7 +439,7 @@ work_on(SlCopyIn *copy, bool waits)
 	int			count;
 
 	CHECK_FOR_INTERRUPTS();
-	if (!serve_broken(copy))
+	if (!serve_ready(copy))
 	{
 		deadline = collect_items(copy, &count);
 		if (count > 0 && !sl_wait_items(copy->items, count, waits ? deadline : 0,
