@@ -50,8 +50,9 @@ sub simple
 	return $self->_results($copy);
 }
 
-# Parses a statement once and runs it with each list of parameters.  Returns a
-# result for each; its "parameters" are the types that the server found.
+# Parses a statement once and runs it with each list of parameters, up to one that
+# is cancelled.  Returns a result for each; its "parameters" are the types that the
+# server found.
 sub prepared
 {
 	my ($self, $sql, @lists) = @_;
@@ -72,6 +73,7 @@ sub prepared
 		push @results, ($self->_results)[0];
 		$results[-1]{parameters} = $parsed->{parameters};
 		return @results if !$self->{socket};
+		last if $results[-1]{error} && $results[-1]{error}{C} eq '57014';
 	}
 	$self->_send('C', "Soracle\0");
 	$self->_send('S', '');
