@@ -784,7 +784,8 @@ sl_stream_skip(SlStream *stream)
 
 /*
  * Goes on with letting go of the connection.  Returns true if something has to
- * arrive first.
+ * arrive first.  What libpq has is taken out before more is read: it moves all
+ * of it to read more.
  */
 static bool
 drain_step(SlStream *stream)
@@ -793,9 +794,11 @@ drain_step(SlStream *stream)
 	ResourceOwner old_owner = CurrentResourceOwner;
 
 	CurrentResourceOwner = stream->resources;
-	if (stream->result != NULL)
-		spill_rows(stream);
+	if (stream->state == STREAM_RUNNING)
+		sl_stream_spill(stream);
 	sl_stream_step(stream);
+	if (stream->state == STREAM_RUNNING)
+		sl_stream_spill(stream);
 	CurrentResourceOwner = old_owner;
 	MemoryContextSwitchTo(old_context);
 	return stream->conn->owner == stream && sl_stream_needs_wait(stream);
