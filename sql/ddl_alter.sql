@@ -84,6 +84,11 @@ ALTER TABLE orders ADD z int UNIQUE;
 ALTER TABLE orders ADD EXCLUDE USING btree (id WITH =);
 ALTER TABLE orders ADD EXCLUDE USING btree (id WITH =, customer_id WITH =);
 
+ALTER TABLE orders DROP CONSTRAINT orders_pkey, ALTER note DROP NOT NULL;
+ALTER TABLE orders ADD PRIMARY KEY (customer_id, note);
+SELECT * FROM shape('orders');
+ALTER TABLE orders DROP CONSTRAINT orders_pkey, ADD PRIMARY KEY (customer_id, id);
+
 -- Foreign keys, within the map and along the key.
 SELECT count(*) FROM shardlet.execute('da', 'CREATE TABLE items (customer_id bigint NOT NULL, order_id bigint, n int)');
 CREATE FOREIGN TABLE items (customer_id bigint NOT NULL, order_id bigint, n int) SERVER shardlet_tables OPTIONS (map 'da', key 'customer_id');

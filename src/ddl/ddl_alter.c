@@ -289,6 +289,26 @@ for_foreign_table(const AlterTableCmd *command)
 	return copy;
 }
 
+/* The columns of a primary key are NOT NULL, here as well as there. */
+static List *
+add_not_null(List *commands, const AlterTableCmd *command)
+{
+	const Constraint *constraint = (const Constraint *) command->def;
+	ListCell   *cell;
+
+	if (command->subtype != AT_AddConstraint || constraint->contype != CONSTR_PRIMARY)
+		return commands;
+	foreach(cell, constraint->keys)
+	{
+		AlterTableCmd *not_null = makeNode(AlterTableCmd);
+
+		not_null->subtype = AT_SetNotNull;
+		not_null->name = pstrdup(strVal(lfirst(cell)));
+		commands = lappend(commands, not_null);
+	}
+	return commands;
+}
+
 static void
 plan_here(SlDdl *ddl, const Alteration *alteration)
 {
@@ -311,6 +331,7 @@ plan_here(SlDdl *ddl, const Alteration *alteration)
 
 		if (part->where != THERE)
 			copy->cmds = lappend(copy->cmds, for_foreign_table(part->command));
+		copy->cmds = add_not_null(copy->cmds, part->command);
 	}
 	if (copy->cmds != NIL)
 		sl_ddl_run_here(ddl, copy);
@@ -335,6 +356,13 @@ sets_own_default(const SlTable *table, const AlterTableCmd *command)
 		return true;
 	return command->subtype == AT_ColumnDefault && command->def != NULL &&
 		sl_ddl_draws(table->relid, command->name);
+}
+
+static List *
+changes_of(const SlDdl *ddl, const AlterTableCmd *command)
+{
+	return command->subtype == AT_AddConstraint ?
+		sl_ddl_qualify_target(ddl, NIL, (const Constraint *) command->def) : NIL;
 }
 
 static void
@@ -397,7 +425,7 @@ finish_alter(SlDdl *ddl)
 			after = list_concat(after, column.after);
 		}
 		else
-			add_piece(&sql, alteration, sl_ddl_changed(ddl, part->span, NIL));
+			add_piece(&sql, alteration, sl_ddl_changed(ddl, part->span, changes_of(ddl, command)));
 	}
 	if (sql.len > 0)
 		sl_ddl_add_step(ddl, shards, sql.data);

@@ -203,6 +203,18 @@ find_clause(const ColumnDef *column, ConstrType type)
 	return NULL;
 }
 
+/* Returns the changes that qualify the tables that it refers to. */
+static List *
+target_changes(const SlDdl *ddl, const ColumnDef *column)
+{
+	List	   *changes = NIL;
+	ListCell   *cell;
+
+	foreach(cell, column->constraints)
+		changes = sl_ddl_qualify_target(ddl, changes, lfirst(cell));
+	return changes;
+}
+
 /* Returns a change that puts something in the place of DEFAULT. */
 static SlChange *
 replace_default(const SlDdl *ddl, const SlTable *table, const ColumnDef *column, SlSpan whole,
@@ -375,7 +387,7 @@ add_drawing_column(const SlDdl *ddl, const SlTable *table, const char *table_nam
 	/* Serial and identity imply it; a default does not. */
 	if (find_clause(column, CONSTR_NOTNULL) == NULL && is_not_null(table->relid, column->colname))
 		clause = psprintf("%s NOT NULL", clause);
-	result->piece = sl_ddl_changed(ddl, span, list_make1(replace_default(ddl, table, column, span, clause)));
+	result->piece = sl_ddl_changed(ddl, span, lappend(target_changes(ddl, column), replace_default(ddl, table, column, span, clause)));
 	result->after = own_default_steps(table, table_name, column->colname);
 	if (total > 0)
 		result->after = lappend(result->after,
@@ -418,7 +430,7 @@ add_stable_column(const SlDdl *ddl, const SlTable *table, const char *table_name
 	get_atttypetypmodcoll(table->relid, get_attnum(table->relid, column->colname),
 						  &type, &typmod, &collation);
 	value = psprintf("DEFAULT %s", evaluate(expression, type, typmod));
-	result->piece = sl_ddl_changed(ddl, span, list_make1(replace_default(ddl, table, column, span, value)));
+	result->piece = sl_ddl_changed(ddl, span, lappend(target_changes(ddl, column), replace_default(ddl, table, column, span, value)));
 	result->after = list_make1(make_step(sl_table_homes(table),
 										 psprintf("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s",
 												  table_name, quote_identifier(column->colname), written)));
@@ -439,7 +451,7 @@ sl_ddl_add_column(const SlDdl *ddl, const SlTable *table, const char *table_name
 		add_drawing_column(ddl, table, table_name, column, span, &result);
 	else if (expression == NULL || find_clause(column, CONSTR_DEFAULT) == NULL ||
 			 !contain_mutable_functions(expression))
-		result.piece = sl_ddl_changed(ddl, span, NIL);
+		result.piece = sl_ddl_changed(ddl, span, target_changes(ddl, column));
 	else if (!contain_volatile_functions(expression))
 		add_stable_column(ddl, table, table_name, column, span, expression, &result);
 	else
@@ -447,7 +459,7 @@ sl_ddl_add_column(const SlDdl *ddl, const SlTable *table, const char *table_name
 		/* Each row has a value of its own, wherever that is made. */
 		if (!sl_ddl_is_foreign(table) && has_rows_here(table->relid))
 			refuse_rows(table, column->colname, "The copies of a reference table must be the same.");
-		result.piece = sl_ddl_changed(ddl, span, NIL);
+		result.piece = sl_ddl_changed(ddl, span, target_changes(ddl, column));
 	}
 	return result;
 }

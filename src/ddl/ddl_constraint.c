@@ -277,3 +277,13 @@ sl_ddl_check_constraint(const SlTable *table, const Constraint *constraint, cons
 			break;
 	}
 }
+
+/* Adds the change that qualifies the name of the table a foreign key leads to. */
+List *
+sl_ddl_qualify_target(const SlDdl *ddl, List *changes, const Constraint *constraint)
+{
+	if (constraint->contype != CONSTR_FOREIGN)
+		return changes;
+	return sl_ddl_rename_in(ddl, changes, constraint->pktable,
+							sl_ddl_name(RangeVarGetRelid(constraint->pktable, NoLock, false)));
+}

@@ -135,11 +135,27 @@ run_here(const Call *call, const SlDdl *ddl)
 	PG_END_TRY();
 }
 
+/* Locks and what only moves things about are allowed in every transaction. */
+static bool
+is_change(const Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_LockStmt:
+		case T_VacuumStmt:
+		case T_ReindexStmt:
+		case T_ClusterStmt:
+			return false;
+		default:
+			return true;
+	}
+}
+
 static void
 carry(const Call *call, SlDdl *ddl)
 {
 	/* What runs nowhere here is not refused by PostgreSQL itself. */
-	if (ddl->local == NIL)
+	if (ddl->local == NIL && is_change(ddl->node))
 		PreventCommandIfReadOnly(GetCommandTagName(CreateCommandTag(ddl->node)));
 	sl_ddl_check_shards(ddl);
 	if (ddl->is_separate)

@@ -123,6 +123,8 @@ extern void sl_ddl_check_constraint(const SlTable *table, const Constraint *cons
 									const char *column);
 extern void sl_ddl_check_unique_index(const SlTable *table, const IndexStmt *statement);
 extern bool sl_ddl_is_for_shards(const Constraint *constraint);
+extern List *sl_ddl_qualify_target(const SlDdl *ddl, List *changes,
+								   const Constraint *constraint);
 
 /* ddl_alter.c */
 extern bool sl_ddl_plan_alter(SlDdl *ddl);
