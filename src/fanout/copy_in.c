@@ -84,6 +84,7 @@ struct SlCopyIn
 	const SlStatement *statement;	/* or NULL */
 	Oid			user;
 	uint64		rows;
+	uint64		opened;			/* COPYs, on all shards */
 	Lane	  **lanes;
 	int			lane_count;
 	Lane	   *last;			/* the row before went to it */
@@ -158,6 +159,7 @@ open_lane(Lane *lane)
 	lane->state = LANE_OPENING;
 	lane->failure = NULL;
 	lane->first = lane->put_count - lane->buffered_count;
+	lane->copy->opened++;
 	sl_wait_forget(&lane->copy->wait_cache);
 	if (lane->was_open)
 		join(lane);
@@ -617,6 +619,13 @@ sl_copy_in_put(SlCopyIn *copy, SlShard *shard, const char *data, int length)
 	work_on(copy, false);
 	while (lane->buffer.len >= MOST_WAITING)
 		work_on(copy, true);
+}
+
+/* Returns how many COPYs were opened: more than shards if others interfered. */
+uint64
+sl_copy_in_opened(const SlCopyIn *copy)
+{
+	return copy->opened;
 }
 
 /* Sends all rows that were put, and waits until the shards have taken them. */

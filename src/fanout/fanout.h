@@ -211,6 +211,7 @@ extern SlCopyIn *sl_copy_in_begin(const char *sql, bool is_binary, Oid user,
 								  const SlStatement *statement);
 extern void sl_copy_in_explain(SlCopyIn *copy, SlCopyExplainer explainer, void *arg);
 extern void sl_copy_in_put(SlCopyIn *copy, SlShard *shard, const char *data, int length);
+extern uint64 sl_copy_in_opened(const SlCopyIn *copy);
 extern void sl_copy_in_flush(SlCopyIn *copy);
 extern uint64 sl_copy_in_end(SlCopyIn *copy);
 

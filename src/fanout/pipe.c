@@ -27,8 +27,9 @@
 /* After so many statements the shard is made to answer. */
 #define SYNC_AFTER 64
 
-/* With so many out, answers are waited for. */
+/* With so many out, or so many bytes of parameters, answers are waited for. */
 #define MOST_OUT 512
+#define MOST_BYTES (4 * 1024 * 1024)
 
 /* A lane remembers so many prepared statements. */
 #define STATEMENTS 4
@@ -48,6 +49,7 @@ typedef struct Lane
 	bool		is_open;		/* it owns the connection */
 	int			out;			/* statements that are not answered */
 	int			unsynced;		/* of them, behind the last sync */
+	size_t		bytes;			/* of their parameters, or more */
 	const char *sql;			/* of the last one, for errors */
 	char		label[256];		/* the beginning of one that is not kept */
 	Statement	statements[STATEMENTS];
@@ -83,6 +85,7 @@ release(Lane *lane)
 		lane->conn->owner = NULL;
 	lane->is_open = false;
 	lane->out = lane->unsynced = 0;
+	lane->bytes = 0;
 	memset(lane->statements, 0, sizeof(lane->statements));
 }
 
@@ -335,6 +338,8 @@ send_statement(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept, int 
 		sl_flight_ask(lane->conn, sql, param_count, NULL, params, binary);
 	lane->out++;
 	lane->unsynced++;
+	for (int i = 0; i < param_count; i++)
+		lane->bytes += params[i] != NULL ? strlen(params[i]) : 0;
 	MemoryContextSwitchTo(old_context);
 	return lane;
 }
@@ -371,9 +376,14 @@ sl_pipe_send(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept, int pa
 {
 	Lane	   *lane = send_statement(pipe, shard, sql, is_kept, param_count, params, false);
 
-	if (lane->unsynced >= SYNC_AFTER)
+	if (lane->unsynced >= SYNC_AFTER || lane->bytes >= MOST_BYTES)
 		send_sync(lane);
-	if (lane->out >= MOST_OUT)
+	if (lane->bytes >= MOST_BYTES)
+	{
+		settle(lane, 0);
+		lane->bytes = 0;
+	}
+	else if (lane->out >= MOST_OUT)
 		settle(lane, MOST_OUT / 2);
 }
 

@@ -26,6 +26,10 @@
 /* Rows of one statement with ON CONFLICT DO UPDATE, and its parameters. */
 #define BATCH_ROWS 500
 #define BATCH_PARAMS 60000
+#define BATCH_BYTES (4 * 1024 * 1024)
+
+/* COPY does not pay if it has to be opened again every so many rows. */
+#define ROWS_OF_COPY 20
 
 /* Rows for one shard that go in one statement. */
 typedef struct Batch
@@ -33,6 +37,7 @@ typedef struct Batch
 	SlShard    *shard;
 	MemoryContext context;		/* of the values */
 	int			count;
+	size_t		bytes;			/* of the values */
 	const char **values;
 } Batch;
 
@@ -138,6 +143,7 @@ send_batch(SlModify *modify, Batch *batch)
 	sl_write_batch(&sql, modify->relation, modify->insert_columns, batch->count,
 				   modify->conflict_param_count, modify->conflict);
 	batch->count = 0;
+	batch->bytes = 0;
 	sl_pipe_send(modify->pipe, batch->shard, sql.data, false,
 				 count + modify->conflict_param_count, params);
 	MemoryContextSwitchTo(old_context);
@@ -182,13 +188,16 @@ add_to_batch(SlModify *modify, SlShard *shard, TupleTableSlot *slot)
 {
 	Batch	   *batch = find_batch(modify, shard);
 	MemoryContext old_context;
+	const char **values;
 
 	sl_pipe_hold(modify->pipe, shard, close_batch, modify);
 	old_context = MemoryContextSwitchTo(batch->context);
-	sl_copy_row_values(modify->insert_values, slot,
-					   batch->values + batch->count * column_count(modify));
+	values = batch->values + batch->count * column_count(modify);
+	sl_copy_row_values(modify->insert_values, slot, values);
 	MemoryContextSwitchTo(old_context);
-	if (++batch->count == most_rows(modify))
+	for (int i = 0; i < column_count(modify); i++)
+		batch->bytes += values[i] != NULL ? strlen(values[i]) : 0;
+	if (++batch->count == most_rows(modify) || batch->bytes >= BATCH_BYTES)
 		send_batch(modify, batch);
 }
 
@@ -232,6 +241,25 @@ send_one(SlModify *modify, SlShard *shard, TupleTableSlot *slot)
 	MemoryContextSwitchTo(old_context);
 }
 
+/*
+ * Is COPY the better way?  Not if a statement inside this one reads from the
+ * shards all the time, since each time it has to be ended.
+ */
+static bool
+wants_copy(SlModify *modify)
+{
+	if (modify->conflict != NULL || modify->insert_columns == NIL ||
+		(!modify->is_bulk && modify->inserted <= FEW_ROWS))
+		return false;
+	if (modify->copy != NULL &&
+		sl_copy_in_opened(modify->copy) > FEW_ROWS + modify->inserted / ROWS_OF_COPY)
+	{
+		modify->shuns_copy = true;
+		sl_insert_flush(modify);
+	}
+	return !modify->shuns_copy;
+}
+
 /* Inserts a row.  Returns NULL if it is known that there is none. */
 TupleTableSlot *
 sl_insert_row(SlModify *modify, TupleTableSlot *slot)
@@ -248,8 +276,7 @@ sl_insert_row(SlModify *modify, TupleTableSlot *slot)
 	modify->inserted++;
 	if (modify->conflict != NULL && modify->conflict_updates)
 		add_to_batch(modify, shard, slot);
-	else if (modify->conflict == NULL && modify->insert_columns != NIL &&
-			 (modify->is_bulk || modify->inserted > FEW_ROWS))
+	else if (wants_copy(modify))
 		copy_one(modify, shard, slot);
 	else
 		send_one(modify, shard, slot);

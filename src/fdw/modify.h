@@ -97,6 +97,7 @@ typedef struct SlModify
 	SlCopyIn   *copy;
 	SlCopyRow  *copy_row;
 	uint64		inserted;		/* rows so far */
+	bool		shuns_copy;		/* COPY was ended too often */
 
 	/* ON CONFLICT */
 	const char *conflict;		/* the clause; NULL: none */
