@@ -224,6 +224,8 @@ extern SlPipe *sl_pipe_begin(Oid user, const SlStatement *statement);
 extern void sl_pipe_want_plain(SlPipe *pipe);
 extern void sl_pipe_send(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept,
 						 int param_count, const char *const *params);
+extern void sl_pipe_expect(SlPipe *pipe, SlShard *shard, const char *sql, int param_count,
+						   const char *const *params, const SlFailure *otherwise);
 extern void sl_pipe_hold(SlPipe *pipe, SlShard *shard, SlPipeCloser closer, void *arg);
 extern void sl_pipe_push(SlPipe *pipe);
 extern PGresult *sl_pipe_ask(SlPipe *pipe, SlShard *shard, const char *sql, int param_count,

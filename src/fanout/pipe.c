@@ -31,6 +31,9 @@
 #define MOST_OUT 512
 #define MOST_BYTES (4 * 1024 * 1024)
 
+/* Room for those that are out; asking adds one to what sending allows. */
+#define RING_SIZE (2 * MOST_OUT)
+
 /* A lane remembers so many prepared statements. */
 #define STATEMENTS 4
 
@@ -50,6 +53,11 @@ typedef struct Lane
 	int			out;			/* statements that are not answered */
 	int			unsynced;		/* of them, behind the last sync */
 	size_t		bytes;			/* of their parameters, or more */
+	const SlFailure *otherwise[RING_SIZE];	/* of each that is out, if it must
+											 * return a row: what it means if
+											 * not */
+	int			ring_head;
+	int			found;			/* rows of such a statement */
 	const char *sql;			/* of the last one, for errors */
 	char		label[256];		/* the beginning of one that is not kept */
 	Statement	statements[STATEMENTS];
@@ -84,7 +92,7 @@ release(Lane *lane)
 	if (lane->conn != NULL && lane->conn->owner == lane)
 		lane->conn->owner = NULL;
 	lane->is_open = false;
-	lane->out = lane->unsynced = 0;
+	lane->out = lane->unsynced = lane->found = 0;
 	lane->bytes = 0;
 	memset(lane->statements, 0, sizeof(lane->statements));
 }
@@ -100,17 +108,32 @@ fail(Lane *lane, const SlFailure *failure)
 
 /* A statement is complete; its rows, if it returns any, were counted. */
 static void
-count_rows(Lane *lane, PGresult *result)
+end_statement(Lane *lane, PGresult *result)
 {
+	const SlFailure *otherwise = lane->otherwise[lane->ring_head];
+
+	lane->ring_head = (lane->ring_head + 1) % RING_SIZE;
 	lane->out--;
-	if (PQresultStatus(result) == PGRES_COMMAND_OK)
+	if (otherwise == NULL && PQresultStatus(result) == PGRES_COMMAND_OK)
 		lane->pipe->rows += strtoull(PQcmdTuples(result), NULL, 10);
+	if (otherwise != NULL && lane->found == 0 && lane->failure == NULL)
+	{
+		lane->failure = palloc(sizeof(SlFailure));
+		*lane->failure = *otherwise;
+	}
+	lane->found = 0;
 }
 
 /* Keeps the rows of the statement that somebody waits for. */
 static void
 keep_answer(Lane *lane, PGresult *result)
 {
+	if (lane->otherwise[lane->ring_head] != NULL)
+	{
+		lane->found += PQntuples(result);
+		PQclear(result);
+		return;
+	}
 	lane->pipe->rows += PQntuples(result);
 	if (lane->answer == NULL)
 		lane->answer = result;
@@ -133,7 +156,7 @@ take_in(Lane *lane)
 
 		event = sl_flight_next(lane->conn, &result, &failure);
 		if (event == SL_EVENT_DONE)
-			count_rows(lane, result);
+			end_statement(lane, result);
 		if (event == SL_EVENT_ROWS)
 			keep_answer(lane, result);
 		else if (result != NULL)
@@ -176,12 +199,8 @@ settle(Lane *lane, int most)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(lane->pipe->context);
 
-	while (lane->out > most || (most == 0 && !sl_flight_is_empty(lane->conn)))
-	{
-		if (take_in(lane))
-			break;
+	while (!take_in(lane) && (lane->out > most || most == 0))
 		wait_for(lane);
-	}
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -323,7 +342,7 @@ make_label(Lane *lane, const char *sql)
 
 static Lane *
 send_statement(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept, int param_count,
-			   const char *const *params, bool binary)
+			   const char *const *params, bool binary, const SlFailure *otherwise)
 {
 	Lane	   *lane = find_lane(pipe, shard);
 	MemoryContext old_context = MemoryContextSwitchTo(pipe->context);
@@ -336,12 +355,28 @@ send_statement(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept, int 
 		sl_flight_execute(lane->conn, prepare(lane, sql), param_count, params, binary);
 	else
 		sl_flight_ask(lane->conn, sql, param_count, NULL, params, binary);
+	lane->otherwise[(lane->ring_head + lane->out) % RING_SIZE] = otherwise;
 	lane->out++;
 	lane->unsynced++;
 	for (int i = 0; i < param_count; i++)
 		lane->bytes += params[i] != NULL ? strlen(params[i]) : 0;
 	MemoryContextSwitchTo(old_context);
 	return lane;
+}
+
+/* Keeps what is out within limits. */
+static void
+bound(Lane *lane)
+{
+	if (lane->unsynced >= SYNC_AFTER || lane->bytes >= MOST_BYTES)
+		send_sync(lane);
+	if (lane->bytes >= MOST_BYTES)
+	{
+		settle(lane, 0);
+		lane->bytes = 0;
+	}
+	else if (lane->out >= MOST_OUT)
+		settle(lane, MOST_OUT / 2);
 }
 
 /*
@@ -374,17 +409,18 @@ void
 sl_pipe_send(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept, int param_count,
 			 const char *const *params)
 {
-	Lane	   *lane = send_statement(pipe, shard, sql, is_kept, param_count, params, false);
+	bound(send_statement(pipe, shard, sql, is_kept, param_count, params, false, NULL));
+}
 
-	if (lane->unsynced >= SYNC_AFTER || lane->bytes >= MOST_BYTES)
-		send_sync(lane);
-	if (lane->bytes >= MOST_BYTES)
-	{
-		settle(lane, 0);
-		lane->bytes = 0;
-	}
-	else if (lane->out >= MOST_OUT)
-		settle(lane, MOST_OUT / 2);
+/*
+ * Sends a statement that must return a row; if it returns none, that is the
+ * failure.  The text and the failure must stay where they are.
+ */
+void
+sl_pipe_expect(SlPipe *pipe, SlShard *shard, const char *sql, int param_count,
+			   const char *const *params, const SlFailure *otherwise)
+{
+	bound(send_statement(pipe, shard, sql, true, param_count, params, false, otherwise));
 }
 
 /* Lets the shards begin with what was sent. */
@@ -421,7 +457,7 @@ sl_pipe_ask(SlPipe *pipe, SlShard *shard, const char *sql, int param_count,
 		settle(lane, 0);
 	}
 	before = pipe->rows;
-	(void) send_statement(pipe, shard, sql, true, param_count, params, binary);
+	(void) send_statement(pipe, shard, sql, true, param_count, params, binary, NULL);
 	send_sync(lane);
 	settle(lane, 0);
 	*rows = pipe->rows - before;

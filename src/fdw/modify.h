@@ -71,6 +71,7 @@ typedef struct SlModify
 	CmdType		operation;
 	HTAB	   *changed;		/* rows, if they are not locked; or NULL */
 	char	   *lock_sql;
+	SlFailure  *lock_failure;	/* what it means that it finds no row */
 	SlStatement *statement;
 	Oid			user;
 	bool		counts;			/* its rows count for the command's tag */

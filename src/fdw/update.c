@@ -149,23 +149,33 @@ was_changed(SlModify *modify, const SlShard *shard, const char *const *identity)
 	return found;
 }
 
-/* Locks the row, if it is still what the plan has found. */
-static bool
+/* What it means that a row is not what the plan has found. */
+static SlFailure *
+make_changed(const SlModify *modify)
+{
+	SlFailure  *failure = palloc0(sizeof(SlFailure));
+
+	failure->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	failure->message = psprintf("row of table \"%s\" was changed by another transaction",
+								RelationGetRelationName(modify->relation));
+	failure->hint = "Run the transaction again.";
+	return failure;
+}
+
+/* Has the row locked, ahead of what is done to it; if it has changed, that fails. */
+static void
 lock_row(SlModify *modify, SlShard *shard, const char **identity)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(modify->context);
-	PGresult   *result;
-	uint64		rows;
-
 	if (modify->lock_sql == NULL)
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(modify->context);
+
 		modify->lock_sql = sl_write_lock(modify->relation);
-	MemoryContextSwitchTo(old_context);
-	result = sl_pipe_ask(modify->pipe, shard, modify->lock_sql, IDENTITY_PARAMS, identity, false,
-						 &rows);
-	if (result != NULL)
-		PQclear(result);
-	modify->asked += rows;
-	return rows > 0;
+		modify->lock_failure = make_changed(modify);
+		MemoryContextSwitchTo(old_context);
+	}
+	sl_pipe_expect(modify->pipe, shard, modify->lock_sql, IDENTITY_PARAMS, identity,
+				   modify->lock_failure);
 }
 
 /*
@@ -181,12 +191,7 @@ claim_row(SlModify *modify, SlShard *shard, const char **identity)
 		return true;
 	if (was_changed(modify, shard, identity))
 		return false;
-	if (!lock_row(modify, shard, identity))
-		ereport(ERROR,
-				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				errmsg("row of table \"%s\" was changed by another transaction",
-					   RelationGetRelationName(modify->relation)),
-				errhint("Run the transaction again."));
+	lock_row(modify, shard, identity);
 	return true;
 }
 
