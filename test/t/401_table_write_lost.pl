@@ -122,7 +122,7 @@ is_clean('a duplicate');
 $c->sql(q{INSERT INTO orders SELECT g, 1 FROM generate_series(1, 10) g});
 my $locker = $c->psql_begin(q{BEGIN; UPDATE orders SET note = 'held' WHERE order_id = 1; SELECT pg_sleep(3); COMMIT;});
 sleep 1;
-is($c->sql(q{UPDATE orders SET note = note || '!' FROM generate_series(1, 10) g WHERE customer_id = g AND order_id = 1; SELECT count(*) FROM orders WHERE note = 'held!'}), 10,
+is($c->sql(q{UPDATE orders SET note = note || '!' WHERE order_id = 1 AND random() >= 0; SELECT count(*) FROM orders WHERE note = 'held!'}), 10,
 	'UPDATE waits for rows that are locked, and sees what became of them');
 $c->psql_end($locker);
 is($c->sqlstate(q{SET shardlet.shard_timeout = '1s'; BEGIN; SELECT count(*) FROM orders; INSERT INTO orders SELECT 1, 1 FROM pg_sleep(0) ON CONFLICT DO NOTHING; COMMIT}), '', 'shard_timeout does not strike what is quick');
