@@ -87,6 +87,21 @@ extern PGDLLEXPORT void _PG_init(void);
 	 (relation)->rd_firstRelfilelocatorSubid = InvalidSubTransactionId)
 #endif
 
+/* 18 knows constraints that are not enforced, and keys over periods. */
+#if PG_VERSION_NUM < 180000
+#define sl_create_primary_key(name, schema, relid, columns, count) \
+	CreateConstraintEntry(name, schema, CONSTRAINT_PRIMARY, false, false, true, \
+						  InvalidOid, relid, columns, count, count, InvalidOid, InvalidOid, \
+						  InvalidOid, NULL, NULL, NULL, NULL, 0, ' ', ' ', NULL, 0, ' ', \
+						  NULL, NULL, NULL, true, 0, true, true)
+#else
+#define sl_create_primary_key(name, schema, relid, columns, count) \
+	CreateConstraintEntry(name, schema, CONSTRAINT_PRIMARY, false, false, true, true, \
+						  InvalidOid, relid, columns, count, count, InvalidOid, InvalidOid, \
+						  InvalidOid, NULL, NULL, NULL, NULL, 0, ' ', ' ', NULL, 0, ' ', \
+						  NULL, NULL, NULL, true, 0, true, false, true)
+#endif
+
 /* 18 moved the attribute to the front of a declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()

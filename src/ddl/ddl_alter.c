@@ -50,6 +50,7 @@ typedef struct Alteration
 	char	   *name;			/* before the statement runs */
 	bool		only;			/* not its partitions */
 	List	   *parts;
+	SlPrimaryKey *hidden_key;	/* while the statement runs here */
 } Alteration;
 
 typedef struct AlterRule
@@ -406,6 +407,8 @@ finish_alter(SlDdl *ddl)
 	ListCell   *cell;
 
 	check_primary_key(alteration->table);
+	if (alteration->hidden_key != NULL)
+		sl_ddl_show_key(alteration->table, alteration->hidden_key);
 	initStringInfo(&sql);
 	foreach(cell, alteration->parts)
 	{
@@ -438,6 +441,8 @@ finish_alter(SlDdl *ddl)
 			sl_ddl_set_own_default(ddl, alteration->table, alteration->name, command->name);
 		if (command->subtype == AT_ChangeOwner)
 			change_owner(ddl, alteration, command);
+		if (command->subtype == AT_AddConstraint)
+			sl_ddl_add_key(alteration->table, castNode(Constraint, command->def));
 	}
 }
 
@@ -476,6 +481,7 @@ plan_table(SlDdl *ddl, SlTable *table)
 	ddl->state = alteration;
 	ddl->finish = finish_alter;
 	sl_ddl_add_shards(ddl, sl_table_homes(table));
+	alteration->hidden_key = sl_ddl_hide_key(table, statement);
 	plan_here(ddl, alteration);
 }
 

@@ -192,4 +192,9 @@ extern bool sl_ddl_plan_type_name(SlDdl *ddl, List *names);
 extern bool sl_ddl_plan_lock(SlDdl *ddl);
 extern bool sl_ddl_plan_vacuum(SlDdl *ddl);
 
+/* ddl_key.c */
+extern SlPrimaryKey *sl_ddl_hide_key(const SlTable *table, const AlterTableStmt *statement);
+extern void sl_ddl_show_key(const SlTable *table, const SlPrimaryKey *key);
+extern void sl_ddl_add_key(const SlTable *table, const Constraint *constraint);
+
 #endif							/* SL_DDL_INTERNAL_H */

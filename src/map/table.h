@@ -58,4 +58,16 @@ extern List *sl_table_names_of(const SlMap *map, const SlShard *shard);
 extern char *sl_table_list_names(List *names);
 extern const SlShardlet *sl_table_route(const SlTable *table, const Datum *key);
 
+/* primary_key.c */
+typedef struct SlPrimaryKey
+{
+	Oid			constraint;
+	char	   *name;
+	List	   *columns;		/* their numbers */
+} SlPrimaryKey;
+
+extern SlPrimaryKey *sl_primary_key_get(Oid relid);
+extern void sl_primary_key_forget(Oid relid);
+extern void sl_primary_key_declare(const SlTable *table, const char *name, List *columns);
+
 #endif							/* SL_TABLE_H */

@@ -166,6 +166,7 @@ attach_table(SlAttachment *attachment, const char *schema, const char *name)
 		relid = get_relname_relid(name, get_namespace_oid(schema, false));
 	if (attachment->map != NULL)
 		sl_table_check_key(sl_table_get(relid), attachment->map);
+	sl_definition_declare_key(sl_table_get(relid), definition);
 	sl_foreign_key_arrive(sl_table_get(relid));
 }
 

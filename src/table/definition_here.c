@@ -230,6 +230,31 @@ sl_definition_refresh_here(Oid relid, const SlDefinition *definition)
 	refresh.table = quote_qualified_identifier(definition->schema, definition->name);
 	refresh.here = sl_definition_read_local(relid);
 	refresh.there = definition;
+	sl_primary_key_forget(relid);
 	drop_old(&refresh);
 	add_new(&refresh);
+}
+
+/*
+ * Declares the primary key that the shards' table has, in place of one that was
+ * declared before.
+ */
+void
+sl_definition_declare_key(const SlTable *table, const SlDefinition *definition)
+{
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+		List	   *columns = NIL;
+		ListCell   *name;
+
+		if (item->level > 0 || strcmp(item->kind, "primary_key_columns") != 0)
+			continue;
+		foreach(name, sl_table_key_names(item->ddl))
+			columns = lappend_int(columns, get_attnum(table->relid, lfirst(name)));
+		sl_primary_key_forget(table->relid);
+		sl_primary_key_declare(table, item->name, columns);
+	}
 }

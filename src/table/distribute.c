@@ -50,6 +50,7 @@ move_to_shards(const SlTable *target, List *options, const char *verb)
 	(void) sl_table_send_rows(target);
 	sl_definition_create(homes, definition, SL_PHASE_KEYS, SL_PHASE_IDENTITY);
 	sl_swap_to_foreign(target->relid, options, verb);
+	sl_definition_declare_key(target, definition);
 	sl_foreign_key_arrive(target);
 	sl_fault("distribute_at_end");
 }

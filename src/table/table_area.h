@@ -68,6 +68,7 @@ extern void sl_definition_create(List *shards, const SlDefinition *definition,
 extern void sl_definition_make_types_here(const SlDefinition *definition);
 extern char *sl_definition_foreign_table_sql(const SlDefinition *definition, List *options);
 extern void sl_definition_refresh_here(Oid relid, const SlDefinition *definition);
+extern void sl_definition_declare_key(const SlTable *table, const SlDefinition *definition);
 
 /* compare.c */
 extern void sl_definition_compare(SlDefinition **definitions, SlShard **shards, int count);

@@ -122,6 +122,9 @@ $router->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-c', 'SET sh
 is($router->safe_psql('restored', $state[$_]), $before[$_], "same answer: $state[$_]") for 0 .. $#state;
 $router->safe_psql('restored', q{INSERT INTO t (k, v) VALUES (5000, 'new')});
 is($router->safe_psql('restored', 'SELECT id > 1000 FROM t WHERE k = 5000'), 't', 'the sequence goes on');
+isnt($router->psql('restored', 'SELECT t.* FROM t GROUP BY k, id'), 0, 'primary keys are not dumped');
+$router->safe_psql('restored', q{SELECT shardlet.attach(tbl::text, map, key, shard, verify => false) FROM shardlet.tables});
+is($router->safe_psql('restored', 'SELECT count(*) FROM (SELECT t.* FROM t GROUP BY k, id) x'), '1001', 'and are declared again');
 $router->safe_psql('restored', q{SELECT shardlet.distribute('parent', 'm', 'k')});
 is($c->shard_sql(1, q{SELECT conname FROM pg_constraint WHERE contype = 'f'}), 'child_k_fkey', 'what was set aside is put in place');
 is($router->safe_psql('restored', q{SELECT shardlet.undistribute('child'); SELECT k, n FROM child}), "\n1|1", 'and a table comes back');
