@@ -176,6 +176,9 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_sequence_record_locator(record) ((record).locator)
 #endif
 
+/* From 18 on triggers fire as the user who caused them: the owner, if a foreign key did. */
+#define SL_ACTIONS_FIRE_AS_OWNER (PG_VERSION_NUM >= 180000)
+
 /* 17 lets a message be flushed at once. */
 #if PG_VERSION_NUM < 170000
 #define sl_log_message(prefix, message, size) LogLogicalMessage(prefix, message, size, true)

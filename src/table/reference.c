@@ -71,12 +71,18 @@ static const struct
 
 /* Which tables they are --------------------------------------------------------- */
 
+static List *
+function_name(void)
+{
+	List	   *name = list_make1(makeString("shardlet"));
+
+	return lappend(name, makeString(SL_REFERENCE_FUNCTION));
+}
+
 static Oid
 trigger_function(void)
 {
-	List	   *name = list_make2(makeString("shardlet"), makeString(SL_REFERENCE_FUNCTION));
-
-	return LookupFuncName(name, 0, NULL, true);
+	return LookupFuncName(function_name(), 0, NULL, true);
 }
 
 bool
@@ -177,7 +183,7 @@ add_trigger(Oid relid, Oid function, int index, bool is_attached)
 	statement->trigname = pstrdup(triggers[index].name);
 	statement->relation = makeRangeVar(get_namespace_name(get_rel_namespace(relid)),
 									   get_rel_name(relid), -1);
-	statement->funcname = list_make2(makeString("shardlet"), makeString(SL_REFERENCE_FUNCTION));
+	statement->funcname = function_name();
 	statement->args = is_attached ? list_make1(makeString(SL_REFERENCE_ATTACHED)) : NIL;
 	statement->row = triggers[index].event != TRIGGER_TYPE_TRUNCATE;
 	statement->timing = triggers[index].timing;
@@ -247,6 +253,7 @@ sl_reference_copy(List *shards, Relation relation)
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
+	uint64		rows = 0;
 	ListCell   *cell;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
@@ -256,8 +263,9 @@ sl_reference_copy(List *shards, Relation relation)
 		CHECK_FOR_INTERRUPTS();
 		foreach(cell, shards)
 			sl_copy_in_put(copy, lfirst(cell), data->data, data->len);
+		rows += list_length(shards);
 	}
-	(void) sl_copy_in_end(copy);
+	sl_reference_check_copied(RelationGetRelationName(relation), sl_copy_in_end(copy), rows);
 	table_endscan(scan);
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(slot);

@@ -76,6 +76,7 @@ extern void sl_reference_run(SlReply *replies, int count, const char *sql, int p
 							 const char *const *params);
 extern void sl_reference_run_with_hint(SlReply *replies, int count, const char *sql,
 									   int sqlstate, const char *hint);
+extern void sl_reference_check_copied(const char *name, uint64 rows, uint64 expected);
 extern SlRefRows *sl_reference_read(Tuplestorestate *store, TupleDesc descriptor);
 extern void sl_reference_insert(const SlRefShape *shape, SlReply *replies, int count,
 								const SlRefRows *rows);

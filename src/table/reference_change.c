@@ -101,8 +101,8 @@ static void
 choose_user(Copies *copies, Relation relation)
 {
 	GetUserIdAndSecContext(&copies->user, &copies->security);
-	if (copies->shape != NULL && copies->shape->is_acted_on && OidIsValid(writer) &&
-		copies->user == relation->rd_rel->relowner)
+	if (SL_ACTIONS_FIRE_AS_OWNER && copies->shape != NULL && copies->shape->is_acted_on &&
+		OidIsValid(writer) && copies->user == relation->rd_rel->relowner)
 		SetUserIdAndSecContext(writer, copies->security | SECURITY_LOCAL_USERID_CHANGE);
 	else
 		writer = copies->user;
@@ -147,6 +147,7 @@ static void
 copy_rows(const Copies *copies, Tuplestorestate *store)
 {
 	TupleDesc	descriptor = copies->shape->descriptor;
+	uint64		rows = 0;
 	SlCopyRow  *row = sl_copy_row_make(descriptor, sl_copy_row_columns(descriptor));
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(descriptor, &TTSOpsMinimalTuple);
 	SlCopyIn   *copy = sl_copy_in_begin(sl_copy_row_sql(row, copies->shape->schema,
@@ -159,8 +160,9 @@ copy_rows(const Copies *copies, Tuplestorestate *store)
 
 		for (int i = 0; i < copies->count; i++)
 			sl_copy_in_put(copy, copies->replies[i].shard, data->data, data->len);
+		rows += copies->count;
 	}
-	(void) sl_copy_in_end(copy);
+	sl_reference_check_copied(copies->shape->name, sl_copy_in_end(copy), rows);
 	ExecDropSingleTupleTableSlot(slot);
 }
 

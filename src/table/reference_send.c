@@ -151,6 +151,18 @@ check_rows(const SlRefShape *shape, const SlReply *replies, int count, int64 exp
 	}
 }
 
+/* A trigger of a table that was adopted may keep rows out. */
+void
+sl_reference_check_copied(const char *name, uint64 rows, uint64 expected)
+{
+	if (rows != expected)
+		ereport(ERROR,
+				errcode(SL_ERR_DIFFERENT),
+				errmsg("shards did not take all rows of reference table %s", name),
+				errdetail("They took %llu of %llu.", (unsigned long long) rows,
+						  (unsigned long long) expected));
+}
+
 /* Rows ------------------------------------------------------------------------ */
 
 /* Takes the rows of a tuplestore into memory. */

@@ -291,8 +291,6 @@ unreferenced_condition(const SlRefShape *shape)
 	foreach(cell, sl_foreign_key_list(shape->relid))
 	{
 		SlForeignKey *key = lfirst(cell);
-		ListCell   *column;
-		ListCell   *referenced;
 		const char *word = "WHERE";
 
 		if (key->referenced != shape->relid || !OidIsValid(key->constraint) ||
@@ -301,10 +299,12 @@ unreferenced_condition(const SlRefShape *shape)
 		appendStringInfo(&condition, " AND NOT EXISTS (SELECT FROM %s AS r",
 						 quote_qualified_identifier(get_namespace_name(get_rel_namespace(key->relid)),
 													get_rel_name(key->relid)));
-		forboth(column, key->columns, referenced, key->referenced_columns)
+		for (int i = 0; i < list_length(key->columns); i++)
 		{
-			appendStringInfo(&condition, " %s r.%s = ", word, quote_identifier(lfirst(column)));
-			appendStringInfo(&condition, "t.%s", quote_identifier(lfirst(referenced)));
+			appendStringInfo(&condition, " %s r.%s = ", word,
+							 quote_identifier(list_nth(key->columns, i)));
+			appendStringInfo(&condition, "t.%s",
+							 quote_identifier(list_nth(key->referenced_columns, i)));
 			word = "AND";
 		}
 		appendStringInfoChar(&condition, ')');
