@@ -5,8 +5,7 @@
 # TABLE_ORACLE_ONLY=regex runs the lists whose name matches, TABLE_ORACLE_PASS=regex
 # the passes.  TABLE_ORACLE_SELF=1 compares a second plain database, with its rows
 # in another order and with other plans: what differs there is not defined by SQL
-# and must not stand in a list.  TABLE_ORACLE_BY_HAND=1 makes the tables without
-# distribute() and its kin.
+# and must not stand in a list.
 
 use strict;
 use warnings;
@@ -34,11 +33,14 @@ my @tables = (
 	[ members => 'sharded', 'customer', 'customer_id' ],
 	[ wide => 'sharded', 'customer', 'customer_id' ],
 	[ tickets => 'sharded', 'customer', 'customer_id' ],
+	[ badges => 'sharded', 'customer', 'customer_id' ],
+	[ metrics => 'sharded', 'customer', 'customer_id' ],
 	[ visits => 'sharded', 'customer', 'visitor' ],
 	[ holes => 'sharded', 'thing', 'id' ],
 	[ tree => 'sharded', 'thing', 'node' ],
 	[ kinds => 'sharded', 'thing', 'id' ],
 	[ big => 'sharded', 'thing', 'id' ],
+	[ bulk => 'sharded', 'thing', 'id' ],
 	[ '"Odd Schema"."Odd Table"' => 'sharded', 'thing', '"Key Col"' ],
 	[ lonely => 'sharded', 'span', 'id' ],
 	[ days => 'sharded', 'calendar', 'day' ],
@@ -87,7 +89,7 @@ if ($self_test)
 else
 {
 	$c->sql($maps);
-	$ENV{TABLE_ORACLE_BY_HAND} ? distribute_by_hand() : distribute();
+	distribute();
 }
 run_file($_, 'objects') for 'plain', 'app';
 $c->sql('ANALYZE') if $self_test;
@@ -121,8 +123,7 @@ for my $pass (@passes)
 
 	if ($option{change})
 	{
-		run_file('plain', $option{change});
-		$ENV{TABLE_ORACLE_BY_HAND} ? change_by_hand($option{change}) : run_file('app', $option{change});
+		run_file($_, $option{change}) for 'plain', 'app';
 		shift_attributes() if !$self_test;
 	}
 	next if $name !~ /(?:$pass_only)/;
@@ -173,61 +174,8 @@ sub scramble
 	for my $name (@names)
 	{
 		my $column = $c->sql("SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = '$name'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum LIMIT 1");
-		$c->sql("UPDATE $name SET $column = $column WHERE (ctid::text::point)[1]::int % 3 = 1");
+		$c->sql("UPDATE $name SET $column = $column WHERE (ctid::text::point)[1]::int % 3 = 1") if $name ne 'badges';
 	}
-	return;
-}
-
-# What distribute() and its kin do, as far as reading and writing needs it.
-sub distribute_by_hand
-{
-	for my $shard (map { "s$_" } 1 .. 4)
-	{
-		run_file("app_$shard", 'tables');
-		$node->safe_psql("app_$shard", 'SET client_min_messages = error; TRUNCATE ' . join(', ', @names) . ' CASCADE');
-	}
-	for my $table (grep { $_->[1] ne 'local' } @tables)
-	{
-		my ($name, $kind, $map, $key) = @$table;
-		for my $shard (map { "s$_" } 1 .. 4)
-		{
-			my $where = $kind eq 'reference' ? 'true'
-			  : $kind eq 'placed' ? "'$map' = '$shard'"
-			  : defined $key ? "shardlet.route('$map', $key) = '$shard'"
-			  : "'s' || 1 + id % 4 = '$shard'";
-			my $columns = $c->sql("SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = '$name'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''");
-			my $file = "$PostgreSQL::Test::Utils::tmp_check/rows.copy";
-			$c->sql("\\copy (SELECT $columns FROM $name WHERE $where) TO '$file'");
-			$node->safe_psql("app_$shard", "\\copy $name ($columns) FROM '$file'");
-		}
-	}
-	for my $table (reverse grep { $_->[1] =~ /sharded|placed/ } @tables)
-	{
-		my ($name, $kind, $map, $key) = @$table;
-		my $columns = $c->sql(qq{
-			SELECT string_agg(format('%I %s%s%s%s', attname, format_type(atttypid, atttypmod),
-				CASE WHEN attcollation <> typcollation THEN ' COLLATE ' || attcollation::regcollation END,
-				CASE WHEN attgenerated <> '' THEN format(' GENERATED ALWAYS AS (%s) STORED', pg_get_expr(adbin, adrelid)) WHEN atthasdef THEN ' DEFAULT ' || pg_get_expr(adbin, adrelid) END,
-				CASE WHEN attnotnull THEN ' NOT NULL' END), ', ' ORDER BY attnum)
-			FROM pg_attribute JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-			WHERE attrelid = '$name'::regclass AND attnum > 0 AND NOT attisdropped});
-		my $options = $kind eq 'placed' ? "shard_id '" . $c->sql("SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = '$map' AND option_name = 'id'") . "'"
-		  : defined $key ? "map '$map', key '$key'" : "map '$map'";
-		$c->sql("DROP TABLE $name CASCADE; CREATE FOREIGN TABLE $name (gone int, $columns) SERVER shardlet_tables OPTIONS ($options); ALTER FOREIGN TABLE $name DROP COLUMN gone");
-	}
-	return;
-}
-
-# DDL goes to the shards by itself once distribute() is there; rows are changed on
-# the shards alone.
-sub change_by_hand
-{
-	my ($name) = @_;
-	my $sql = slurp_file("$folder/setup/$name.sql");
-
-	$node->safe_psql("app_s$_", $sql) for 1 .. 4;
-	$sql =~ s/^UPDATE .*//mg;
-	$c->sql($sql);
 	return;
 }
 

@@ -216,3 +216,30 @@ INSERT INTO "Odd Schema"."Odd Table" SELECT g, g * 2, 'ü' || g, CASE WHEN g % 2
 CREATE TABLE notes (note_id serial PRIMARY KEY, customer_id bigint, body text);
 INSERT INTO notes (customer_id, body) SELECT NULLIF(g * 3 % 70, 6), 'note ' || g FROM generate_series(1, 80) g;
 CREATE INDEX ON notes (customer_id);
+
+-- Values from sequences of the table's own, handed out by the router.
+CREATE TABLE badges (
+	badge_id bigint GENERATED ALWAYS AS IDENTITY (START 100 INCREMENT 5),
+	customer_id bigint,
+	serial_no serial,
+	label text,
+	PRIMARY KEY (customer_id, badge_id)
+);
+INSERT INTO badges (customer_id, label) SELECT g % 25, 'badge ' || g FROM generate_series(1, 60) g;
+
+-- Partitioned by time on each shard.
+CREATE TABLE metrics (
+	customer_id bigint NOT NULL,
+	at date NOT NULL,
+	value numeric,
+	note text DEFAULT 'measured',
+	PRIMARY KEY (customer_id, at)
+) PARTITION BY RANGE (at);
+CREATE TABLE metrics_1 PARTITION OF metrics FOR VALUES FROM ('2026-01-01') TO ('2026-02-01');
+CREATE TABLE metrics_2 PARTITION OF metrics FOR VALUES FROM ('2026-02-01') TO ('2026-03-01');
+CREATE TABLE metrics_rest PARTITION OF metrics DEFAULT;
+INSERT INTO metrics SELECT g % 40, date '2026-01-20' + g % 50, g * 1.5 FROM generate_series(1, 400) g ON CONFLICT DO NOTHING;
+
+-- More rows than fit into one message, or one batch.
+CREATE TABLE bulk (id bigint PRIMARY KEY, grp int, payload text);
+INSERT INTO bulk SELECT g, g % 1000, repeat(md5(g::text), 1 + g % 5) FROM generate_series(1, 15000) g;
