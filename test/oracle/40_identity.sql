@@ -38,7 +38,6 @@ SELECT count(*), sum(value) FROM metrics;
 SELECT * FROM metrics WHERE customer_id = 7 ORDER BY at;
 SELECT at, count(*), avg(value) FROM metrics WHERE at BETWEEN '2026-01-28' AND '2026-02-03' GROUP BY at ORDER BY at;
 SELECT m.customer_id, c.name, max(m.value) FROM metrics m JOIN customers c USING (customer_id) WHERE m.at >= '2026-02-15' GROUP BY 1, 2 ORDER BY 1;
-SELECT tableoid::regclass, count(*) FROM metrics GROUP BY 1;
 SELECT metrics FROM metrics WHERE customer_id = 3 AND at > '2026-02-20' ORDER BY at;
 
 -- transaction
