@@ -186,12 +186,19 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_log_message(prefix, message, size) LogLogicalMessage(prefix, message, size, true, false)
 #endif
 
-/* 16 moved the user whose privileges count from the range table. */
+/* 16 moved the user whose privileges count from the range table to the plan. */
 #if PG_VERSION_NUM < 160000
-#define sl_scan_user(plan, entry) \
-	(OidIsValid((entry)->checkAsUser) ? (entry)->checkAsUser : GetUserId())
+static inline Oid
+sl_scan_user(const ForeignScan *plan, EState *estate)
+{
+	Index		index = plan->scan.scanrelid > 0 ? plan->scan.scanrelid :
+	(Index) bms_next_member(plan->fs_relids, -1);
+	RangeTblEntry *entry = exec_rt_fetch(index, estate);
+
+	return OidIsValid(entry->checkAsUser) ? entry->checkAsUser : GetUserId();
+}
 #else
-#define sl_scan_user(plan, entry) \
+#define sl_scan_user(plan, estate) \
 	(OidIsValid((plan)->checkAsUser) ? (plan)->checkAsUser : GetUserId())
 #endif
 
@@ -224,8 +231,8 @@ extern ssize_t pq_buffer_remaining_data(void);
 	create_foreign_upper_path(root, rel, target, rows, 0, startup, total, keys, inner, NIL, private)
 #endif
 
-/* 17 asks in which operator family expressions are equal. */
-#if PG_VERSION_NUM < 170000
+/* 18 asks in which operator family expressions are equal. */
+#if PG_VERSION_NUM < 180000
 #define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b)
 #else
 #define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b, InvalidOid)

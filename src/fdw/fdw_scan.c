@@ -38,11 +38,9 @@ leave_home(void *arg)
 static Oid
 find_user(ForeignScanState *node)
 {
-	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
-	int			index = plan->scan.scanrelid > 0 ? (int) plan->scan.scanrelid :
-	bms_next_member(plan->fs_relids, -1);
+	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
 
-	return sl_scan_user(plan, exec_rt_fetch(index, node->ss.ps.state));
+	return sl_scan_user(plan, node->ss.ps.state);
 }
 
 static void
