@@ -17,6 +17,7 @@
 #include "executor/executor.h"
 #include "libpq-fe.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
@@ -236,6 +237,40 @@ sl_scan_user(const ForeignScan *plan, EState *estate)
 #define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b)
 #else
 #define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b, InvalidOid)
+#endif
+
+/* 18 counts the pages that are frozen. */
+#if PG_VERSION_NUM < 180000
+#define sl_forget_frozen_pages(class_row) ((void) (class_row))
+#else
+#define sl_forget_frozen_pages(class_row) ((void) ((class_row)->relallfrozen = 0))
+#endif
+
+/* 18 has constraints that are not enforced, and such of periods. */
+#if PG_VERSION_NUM < 180000
+#define sl_is_enforcement(type) false
+#define sl_is_of_periods(constraint) false
+#else
+#define sl_is_enforcement(type) \
+	((type) == CONSTR_ATTR_ENFORCED || (type) == CONSTR_ATTR_NOT_ENFORCED)
+#define sl_is_of_periods(constraint) ((constraint)->without_overlaps)
+#endif
+
+/* 18 lets RETURNING tell what a row was before. */
+#if PG_VERSION_NUM < 180000
+#define sl_returns_old(node, context) false
+#else
+static inline bool
+sl_returns_old(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+		return ((Var *) node)->varreturningtype == VAR_RETURNING_OLD;
+	if (IsA(node, ReturningExpr) && ((ReturningExpr *) node)->retold)
+		return true;
+	return expression_tree_walker(node, sl_returns_old, context);
+}
 #endif
 
 /* 18 wants to know which command pauses. */

@@ -49,7 +49,7 @@ is_attribute(const Constraint *constraint)
 		case CONSTR_ATTR_IMMEDIATE:
 			return true;
 		default:
-			return false;
+			return sl_is_enforcement(constraint->contype);
 	}
 }
 

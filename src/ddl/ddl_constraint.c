@@ -21,6 +21,7 @@
 #include "utils/rel.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "ddl/ddl_internal.h"
 
 /* PostgreSQL does not allow these on a foreign table. */
@@ -248,6 +249,16 @@ check_foreign_key(const SlTable *table, const Constraint *constraint, const List
 	check_target(table, target, columns, constraint->pk_attrs);
 }
 
+/* The columns of a unique constraint that must be equal to violate it. */
+static List *
+unique_columns(const Constraint *constraint, List *own)
+{
+	if (constraint->keys == NIL)
+		return own;
+	return sl_is_of_periods(constraint) ?
+		list_copy_head(constraint->keys, list_length(constraint->keys) - 1) : constraint->keys;
+}
+
 /*
  * Refuses a constraint that cannot hold over shards.  "column" is the one whose
  * definition it is part of, or NULL.
@@ -263,7 +274,7 @@ sl_ddl_check_constraint(const SlTable *table, const Constraint *constraint, cons
 		case CONSTR_UNIQUE:
 			/* What is made of an index was checked when that was made. */
 			if (constraint->indexname == NULL)
-				check_unique(table, constraint->keys != NIL ? constraint->keys : own,
+				check_unique(table, unique_columns(constraint, own),
 							 constraint->contype == CONSTR_PRIMARY ? "primary key" : "unique constraint");
 			break;
 		case CONSTR_EXCLUSION:

@@ -18,7 +18,8 @@
 typedef struct SlShip
 {
 	PlannerInfo *root;
-	Relids		relids;			/* whose columns the shards have */
+	Relids		relids;			/* whose columns the shards have; outer joins
+								 * as well */
 	bool		other_collation;	/* a shard's default differs from ours */
 	List	   *extensions;		/* OIDs of those that all shards have */
 	List	   *types;			/* OIDs of types of the tables' own columns */

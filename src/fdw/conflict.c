@@ -24,6 +24,7 @@
 #include "utils/ruleutils.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "fdw/fdw.h"
 #include "fdw/modify.h"
 
@@ -195,6 +196,18 @@ reserve_params(Relation relation)
 	return result;
 }
 
+/* What the row was before is known on the shard, and not sent. */
+static void
+refuse_old(Relation relation, List *returning)
+{
+	if (sl_returns_old((Node *) returning, NULL))
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("ON CONFLICT DO UPDATE of table \"%s\" cannot return OLD",
+					   RelationGetRelationName(relation)),
+				errdetail("The table's rows live on shards, which tell the new row only."));
+}
+
 /* Writes the clause for the INSERT that is being planned. */
 void
 sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation relation, SlConflict *conflict)
@@ -221,6 +234,7 @@ sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation relation, SlConf
 		appendStringInfoString(&clause.sql, " DO NOTHING");
 	else
 	{
+		refuse_old(relation, root->parse->returningList);
 		write_set(&clause);
 		write_where(&clause);
 		conflict->updates = true;

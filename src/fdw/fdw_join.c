@@ -216,10 +216,10 @@ divide_clauses(SlRel *info, RelOptInfo *join, List *restrictions)
 
 /* What both sides' shards have in common. */
 static void
-combine_ships(SlRel *info, const SlRel *outer, const SlRel *inner)
+combine_ships(SlRel *info, const RelOptInfo *join, const SlRel *outer, const SlRel *inner)
 {
 	info->ship = outer->ship;
-	info->ship.relids = bms_union(outer->ship.relids, inner->ship.relids);
+	info->ship.relids = bms_copy(join->relids);
 	info->ship.other_collation = outer->ship.other_collation || inner->ship.other_collation;
 	info->ship.types = list_concat_unique_oid(list_copy(outer->ship.types), inner->ship.types);
 	if (!equal(outer->ship.extensions, inner->ship.extensions))
@@ -259,7 +259,7 @@ make_join(PlannerInfo *root, RelOptInfo *join, RelOptInfo *outer, RelOptInfo *in
 	info->outer = outer;
 	info->inner = inner;
 	info->join_type = type;
-	combine_ships(info, outer_info, inner_info);
+	combine_ships(info, join, outer_info, inner_info);
 	if (!divide_clauses(info, join, restrictions) ||
 		!are_colocated(root, outer_info, inner_info, info->join_clauses, type == JOIN_INNER))
 		return NULL;

@@ -15,6 +15,9 @@
  *
  * A column whose values come from a sequence or from next_id() has no default
  * here: see definition.c.
+ *
+ * NOT NULL has a name from 18 on.  It is given to the table where it is not the
+ * usual one, and does not count when tables are compared.
  */
 #include "postgres.h"
 
@@ -87,8 +90,11 @@ const char	sl_definition_sql[] =
 "  || CASE WHEN g.attcollation <> y.typcollation THEN ' COLLATE ' || g.attcollation::pg_catalog.regcollation::text ELSE '' END\n"
 "  || CASE WHEN g.attgenerated = 's' THEN pg_catalog.format(' GENERATED ALWAYS AS (%s) STORED', g.default_text)\n"
 "   WHEN g.attgenerated = 'v' THEN pg_catalog.format(' GENERATED ALWAYS AS (%s) VIRTUAL', g.default_text)\n"
-"   WHEN g.default_text IS NOT NULL AND NOT i.makes_ids THEN ' DEFAULT ' || g.default_text ELSE '' END\n"
-"  || CASE WHEN g.attnotnull THEN ' NOT NULL' ELSE '' END AS definition\n"
+"   WHEN g.default_text IS NOT NULL AND NOT i.makes_ids THEN ' DEFAULT ' || g.default_text ELSE '' END AS form,\n"
+"  CASE WHEN g.attnotnull THEN ' NOT NULL' ELSE '' END AS not_null,\n"
+"  (SELECT pg_catalog.format(' CONSTRAINT %I', k.conname) FROM pg_catalog.pg_constraint k\n"
+"   WHERE k.conrelid = g.attrelid AND k.contype = 'n' AND k.conkey = ARRAY[g.attnum] AND rel.level = 0\n"
+"    AND k.conname <> rel.relname || '_' || g.attname || '_not_null') AS not_null_name\n"
 " FROM given g JOIN rel ON rel.oid = g.attrelid\n"
 "  JOIN pg_catalog.pg_type y ON y.oid = g.atttypid\n"
 "  CROSS JOIN LATERAL (SELECT g.attidentity <> '' OR (g.attgenerated = ''\n"
@@ -164,7 +170,7 @@ TYPE_SQL
 "  CROSS JOIN LATERAL pg_catalog.aclexplode(col.attacl) x\n"
 " WHERE x.grantee <> rel.relowner\n"
 "), item(phase, place, level, kind, name, ddl) AS (\n"
-" SELECT 0, col.attnum::int, col.level, 'column', col.prefix || col.attname, col.definition FROM col\n"
+" SELECT 0, col.attnum::int, col.level, 'column', col.prefix || col.attname, col.form || col.not_null FROM col\n"
 " UNION ALL\n"
 " SELECT 0, col.attnum::int, col.level, 'column_type', col.prefix || col.attname, pg_catalog.format_type(col.atttypid, col.atttypmod)\n"
 "  || CASE WHEN col.attcollation <> col.typcollation THEN ' COLLATE ' || col.attcollation::pg_catalog.regcollation::text ELSE '' END\n"
@@ -199,7 +205,7 @@ TYPE_SQL
 " UNION ALL\n"
 " SELECT 3, 1, rel.level, CASE rel.level WHEN 0 THEN 'table' ELSE 'partition' END, rel.relname,\n"
 "  pg_catalog.format('CREATE %sTABLE %s (%s)', CASE rel.relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END, rel.qualified,\n"
-"   (SELECT pg_catalog.string_agg(col.definition, ', ' ORDER BY col.attnum) FROM col WHERE col.attrelid = rel.oid))\n"
+"   (SELECT pg_catalog.string_agg(col.form || COALESCE(col.not_null_name, '') || col.not_null, ', ' ORDER BY col.attnum) FROM col WHERE col.attrelid = rel.oid))\n"
 "  || CASE rel.relkind WHEN 'p' THEN ' PARTITION BY ' || pg_catalog.pg_get_partkeydef(rel.oid) ELSE '' END\n"
 "  || COALESCE((SELECT pg_catalog.format(' USING %I', m.amname) FROM pg_catalog.pg_am m\n"
 "   WHERE m.oid = rel.relam AND rel.relkind = 'r' AND m.amname <> 'heap'), '')\n"

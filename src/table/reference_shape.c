@@ -255,7 +255,8 @@ make_unique(Relation index)
 	while ((number = bms_next_member(used, number)) >= 0)
 		unique->attnums = bms_add_member(unique->attnums,
 										 number + FirstLowInvalidHeapAttributeNumber);
-	unique->is_plain = expressions == NIL && predicate == NIL && index->rd_index->indisunique;
+	unique->is_plain = expressions == NIL && predicate == NIL && index->rd_index->indisunique &&
+		!index->rd_index->indisexclusion;
 	return unique;
 }
 

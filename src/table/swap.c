@@ -246,6 +246,7 @@ mark_foreign(Oid relid)
 	row->reltablespace = InvalidOid;
 	row->reltoastrelid = InvalidOid;
 	row->relallvisible = 0;
+	sl_forget_frozen_pages(row);
 	row->relhasindex = false;
 	row->relhastriggers = false;
 	row->relhassubclass = false;
@@ -359,6 +360,7 @@ mark_plain(Oid relid)
 	row->relpages = 0;
 	row->reltuples = -1;
 	row->relallvisible = 0;
+	sl_forget_frozen_pages(row);
 	row->relreplident = REPLICA_IDENTITY_DEFAULT;
 	CatalogTupleUpdate(catalog, &tuple->t_self, tuple);
 	table_close(catalog, RowExclusiveLock);

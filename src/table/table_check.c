@@ -113,12 +113,12 @@ static const Reason reasons[] = {
 		" AND " LACKS_KEY_SQL,
 		"Unique indexes or constraints do not contain the key:",
 	"No shard can tell whether a value is unique over all of them. Add the key columns to these, or drop them."},
-	{TREE_SQL "SELECT string_agg(k.conname, ', ' ORDER BY k.conname) FROM tree t JOIN pg_constraint k ON k.conrelid = t.oid AND k.contype = 'x'"
+	{TREE_SQL "SELECT string_agg(k.conname, ', ' ORDER BY k.conname) FROM tree t JOIN pg_constraint k ON k.conrelid = t.oid AND k.conexclop IS NOT NULL"
 		" JOIN pg_index i ON i.indexrelid = k.conindid"
 		" WHERE k.conparentid = 0 AND $2 IS NOT NULL AND (" LACKS_KEY_SQL
 		" OR EXISTS (SELECT FROM unnest(k.conkey, k.conexclop) c(attnum, operator) JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = c.attnum"
 		" JOIN pg_operator o ON o.oid = c.operator WHERE a.attname = ANY ($2) AND NOT o.oprcanmerge AND NOT o.oprcanhash))",
-		"Exclusion constraints do not have the key with an equality operator:",
+		"Exclusion constraints, or keys without overlaps, do not have the key with an equality operator:",
 	"Add the key columns WITH = to these, or drop them."},
 };
 
