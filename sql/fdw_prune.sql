@@ -39,7 +39,8 @@ SELECT * FROM shards('SELECT * FROM h WHERE k IN (1, 2, NULL)');
 SELECT * FROM shards('SELECT * FROM h WHERE k = ANY (''{1,8}''::int[])');
 SELECT * FROM shards('SELECT * FROM h WHERE k = 1 OR k = 2 AND v = ''x''');
 SELECT * FROM shards('SELECT * FROM h WHERE k = 1 OR v = ''x''');
-SELECT * FROM shards('SELECT * FROM h WHERE k IS NULL');
+-- From 17 on the planner knows by itself that there are none.
+SELECT * FROM shards('SELECT * FROM h WHERE k IS NULL') WHERE shards <> 'Shards: none (0 of 4)';
 SELECT * FROM shards('SELECT * FROM h WHERE k = NULL::bigint');
 SELECT * FROM shards('SELECT * FROM h WHERE k = 1 AND k IN (2, 8)');
 SELECT * FROM shards('SELECT * FROM h WHERE k < 5');
@@ -83,7 +84,16 @@ EXPLAIN (COSTS OFF) EXECUTE by_key(1);
 EXECUTE by_key(1);
 EXECUTE by_key(39);
 EXECUTE by_key(NULL);
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE by_key(1);
+-- 18 writes numbers of rows with decimals.
+CREATE FUNCTION explain_rows(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) ' || statement LOOP
+		RETURN NEXT replace(line, '.00 ', ' ');
+	END LOOP;
+END $$;
+SELECT explain_rows('EXECUTE by_key(1)');
 RESET plan_cache_mode;
 -- Values of another table.
 CREATE TABLE wanted (k int);

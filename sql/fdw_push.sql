@@ -51,7 +51,9 @@ RESET timezone;
 SELECT plan('SELECT c.name, o.total FROM customers c JOIN orders o ON o.customer_id = c.id WHERE o.total > 100');
 SELECT plan('SELECT c.name, o.total FROM customers c LEFT JOIN orders o ON o.customer_id = c.id AND o.status = ''new'' WHERE c.region = ''a''');
 SELECT plan('SELECT c.name, o.total FROM customers c FULL JOIN (SELECT * FROM orders WHERE total > 140) o ON o.customer_id = c.id');
+SET enable_hashjoin = off;
 SELECT plan('SELECT name FROM customers c WHERE EXISTS (SELECT FROM orders o WHERE o.customer_id = c.id AND o.total > 140) AND id IN (1, 2)');
+RESET enable_hashjoin;
 SELECT plan('SELECT name FROM customers c WHERE NOT EXISTS (SELECT FROM orders o WHERE o.customer_id = c.id)');
 SELECT plan('SELECT c.name FROM customers c LEFT JOIN orders o ON o.customer_id = c.id WHERE o.id IS NULL');
 SELECT plan('SELECT a.id, b.id FROM orders a JOIN orders b ON a.id = b.id');
@@ -90,6 +92,13 @@ PREPARE page(int, int) AS SELECT id FROM orders ORDER BY id LIMIT $1 OFFSET $2;
 EXECUTE page(2, 3);
 EXECUTE page(-1, 0);
 EXECUTE page(1, -1);
+SELECT plan('SELECT c.id, o.total FROM customers c LEFT JOIN orders o ON o.customer_id = c.id ORDER BY o.total, c.id');
+-- Conditions on nothing but parameters.
+SELECT count(*) FROM orders WHERE customer_id = 3 AND now() < '2000-01-01';
+SELECT count(*) FROM orders WHERE customer_id = 3 AND now() > '2000-01-01';
+SELECT DISTINCT id FROM customers WHERE now() < '2000-01-01';
+SELECT id FROM customers WHERE now() < '2000-01-01' ORDER BY id LIMIT 3;
+SELECT c.id, o.id FROM customers c LEFT JOIN (SELECT * FROM orders WHERE now() < '2000-01-01') o ON o.customer_id = c.id WHERE c.id < 3 ORDER BY 1, 2;
 -- Locks.
 SELECT plan('SELECT id FROM orders WHERE status = ''new'' ORDER BY created LIMIT 1 FOR UPDATE SKIP LOCKED');
 SELECT plan('SELECT id FROM orders WHERE customer_id = 3 FOR KEY SHARE NOWAIT');

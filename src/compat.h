@@ -273,6 +273,11 @@ sl_returns_old(Node *node, void *context)
 }
 #endif
 
+/* 17 has NOT NULL among the constraints, of domains first. */
+#if PG_VERSION_NUM < 170000
+#define CONSTRAINT_NOTNULL 'n'
+#endif
+
 /* 18 wants to know which command pauses. */
 #if PG_VERSION_NUM < 180000
 #define sl_vacuum_delay_point() vacuum_delay_point()

@@ -167,7 +167,16 @@ add_constraint(const SlTable *table, const AlterTableCmd *command)
 static Where
 by_constraint(const SlTable *table, const AlterTableCmd *command)
 {
-	return OidIsValid(get_relation_constraint_oid(table->relid, command->name, true)) ? BOTH : THERE;
+	Oid			constraint = get_relation_constraint_oid(table->relid, command->name, true);
+	AttrNumber	column;
+
+	if (!OidIsValid(constraint))
+		return THERE;
+	column = sl_ddl_not_null_column(constraint);
+	if (command->subtype == AT_DropConstraint && column != InvalidAttrNumber &&
+		sl_ddl_is_key(table, get_attname(table->relid, column, false)))
+		refuse_key(table, get_attname(table->relid, column, false), "allow NULL in");
+	return BOTH;
 }
 
 /* Triggers that were made on the router are here, others on the shards. */

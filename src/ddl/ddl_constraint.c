@@ -19,6 +19,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "base/base.h"
 #include "compat.h"
@@ -297,4 +298,28 @@ sl_ddl_qualify_target(const SlDdl *ddl, List *changes, const Constraint *constra
 		return changes;
 	return sl_ddl_rename_in(ddl, changes, constraint->pktable,
 							sl_ddl_name(RangeVarGetRelid(constraint->pktable, NoLock, false)));
+}
+
+/* Returns the column that a constraint says NOT NULL of; 0: it is of another kind. */
+AttrNumber
+sl_ddl_not_null_column(Oid constraint)
+{
+	HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	AttrNumber	result = InvalidAttrNumber;
+	Datum		columns;
+	Datum	   *numbers;
+	int			count;
+	bool		is_null;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for constraint %u", constraint);
+	columns = SysCacheGetAttr(CONSTROID, tuple, Anum_pg_constraint_conkey, &is_null);
+	if (!is_null && ((Form_pg_constraint) GETSTRUCT(tuple))->contype == CONSTRAINT_NOTNULL)
+	{
+		deconstruct_array(DatumGetArrayTypeP(columns), INT2OID, sizeof(int16), true, TYPALIGN_SHORT,
+						  &numbers, NULL, &count);
+		result = count > 0 ? DatumGetInt16(numbers[0]) : InvalidAttrNumber;
+	}
+	ReleaseSysCache(tuple);
+	return result;
 }

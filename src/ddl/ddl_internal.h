@@ -125,6 +125,7 @@ extern void sl_ddl_check_unique_index(const SlTable *table, const IndexStmt *sta
 extern bool sl_ddl_is_for_shards(const Constraint *constraint);
 extern List *sl_ddl_qualify_target(const SlDdl *ddl, List *changes,
 								   const Constraint *constraint);
+extern AttrNumber sl_ddl_not_null_column(Oid constraint);
 
 /* ddl_alter.c */
 extern bool sl_ddl_plan_alter(SlDdl *ddl);

@@ -162,6 +162,10 @@ sl_fdw_is_pinned(const SlRel *info, List *clauses)
 	return false;
 }
 
+/*
+ * A condition on nothing but parameters is checked once, before the plan runs,
+ * and only above the scan of the table itself: nothing can be built on that.
+ */
 static void
 sort_clauses(SlRel *info, List *restrictions)
 {
@@ -171,7 +175,8 @@ sort_clauses(SlRel *info, List *restrictions)
 	{
 		RestrictInfo *restriction = lfirst_node(RestrictInfo, cell);
 
-		if (sl_ship_is_possible(&info->ship, (Node *) restriction->clause))
+		if (!restriction->pseudoconstant &&
+			sl_ship_is_possible(&info->ship, (Node *) restriction->clause))
 			info->remote_clauses = lappend(info->remote_clauses, restriction);
 		else
 			info->local_clauses = lappend(info->local_clauses, restriction);
