@@ -104,6 +104,35 @@ find_scan(const Plan *plan, const Plan *scan, bool repeats, bool *result)
 		find_scan(plan->righttree, scan, inner_repeats, result);
 }
 
+/*
+ * Takes away the parameters that every scan below an UPDATE or FOR UPDATE has:
+ * they are for looking at a row again, and never change.
+ */
+static Bitmapset *
+without_recheck(Bitmapset *params, const Plan *plan)
+{
+	for (; plan != NULL; plan = plan->lefttree)
+	{
+		if (IsA(plan, ModifyTable))
+			params = bms_del_member(params, ((const ModifyTable *) plan)->epqParam);
+		else if (IsA(plan, LockRows))
+			params = bms_del_member(params, ((const LockRows *) plan)->epqParam);
+	}
+	return params;
+}
+
+/* Does what the scan reads depend on something outside of it? */
+static bool
+has_params(const PlannedStmt *statement, const Plan *scan)
+{
+	Bitmapset  *params = without_recheck(bms_copy(scan->extParam), statement->planTree);
+	ListCell   *cell;
+
+	foreach(cell, statement->subplans)
+		params = without_recheck(params, lfirst(cell));
+	return !bms_is_empty(params);
+}
+
 /* May the rows of the scan be read more than once? */
 bool
 sl_statement_repeats(const PlannedStmt *statement, const Plan *scan)
@@ -111,7 +140,7 @@ sl_statement_repeats(const PlannedStmt *statement, const Plan *scan)
 	bool		result = true;
 	ListCell   *cell;
 
-	if (!bms_is_empty(scan->extParam) ||
+	if (has_params(statement, scan) ||
 		find_scan(statement->planTree, scan, false, &result))
 		return result;
 	foreach(cell, statement->subplans)
