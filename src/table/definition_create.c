@@ -174,8 +174,9 @@ create_table(Round *round, const SlDefinition *definition, const SlDefinitionIte
 bool
 sl_definition_has_next_id(void)
 {
-	List	   *name = list_make2(makeString("shardlet"), makeString("next_id"));
+	List	   *name = list_make1(makeString("shardlet"));
 
+	name = lappend(name, makeString("next_id"));
 	return OidIsValid(LookupFuncName(name, 0, NULL, true));
 }
 

@@ -123,7 +123,7 @@ find_owner(SlMap *map, const Datum *key)
 static bool
 owns(SlMap *map, const SlShard *shard, char **values)
 {
-	Datum		key[SL_MAX_KEYS];
+	Datum		key[SL_MAX_KEYS] = {0};
 
 	for (int i = 0; i < map->key_count; i++)
 	{

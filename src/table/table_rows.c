@@ -51,7 +51,7 @@ find_shard(Transport *transport, TupleTableSlot *slot)
 {
 	const SlTable *table = transport->table;
 	const SlShardlet *shardlet;
-	Datum		key[SL_MAX_KEYS];
+	Datum		key[SL_MAX_KEYS] = {0};
 
 	if (transport->shard != NULL)
 		return transport->shard;
