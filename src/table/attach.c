@@ -36,7 +36,7 @@ sl_attach_begin(SlAttachment *attachment)
 				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				errmsg("there is no shard yet"),
 				errhint("SELECT shardlet.add_shard('s1', ...);"));
-	if (attachment->map != NULL)
+	if (attachment->shard == NULL)
 	{
 		target.kind = SL_TABLE_SHARDED;
 		target.map = NameStr(attachment->map->name);
