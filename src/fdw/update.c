@@ -234,6 +234,8 @@ sl_delete_row(SlModify *modify, TupleTableSlot *slot, TupleTableSlot *plan_slot)
 	SlShard    *shard;
 	bool		found;
 
+	/* It may have the row before, whose memory ends now. */
+	ExecClearTuple(slot);
 	MemoryContextReset(modify->work);
 	old_context = MemoryContextSwitchTo(modify->work);
 	shard = find_row(modify, plan_slot, params);
