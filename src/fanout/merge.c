@@ -465,6 +465,8 @@ sl_merge_open(SlFanout *fanout)
 	else
 		open_sort_keys(fanout);
 	fanout->heap = binaryheap_allocate(fanout->stream_count, compare_streams, fanout);
+	for (int i = 0; i < fanout->stream_count; i++)
+		fanout->streams[i].keeps_former = true;
 }
 
 /* A stream that is not in order would give a wrong order of the whole. */

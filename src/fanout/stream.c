@@ -613,6 +613,13 @@ begin_row(SlStream *stream)
 	bool	   *nulls = stream->nulls;
 	MemoryContext context = stream->row_context;
 
+	if (stream->stat != NULL)
+		stream->stat->rows++;
+	if (!stream->keeps_former)
+	{
+		MemoryContextReset(context);
+		return;
+	}
 	stream->values = stream->former_values;
 	stream->nulls = stream->former_nulls;
 	stream->row_context = stream->former_context;
@@ -621,8 +628,6 @@ begin_row(SlStream *stream)
 	stream->former_context = context;
 	stream->has_former = stream->has_row;
 	stream->has_row = true;
-	if (stream->stat != NULL)
-		stream->stat->rows++;
 	MemoryContextReset(stream->row_context);
 }
 

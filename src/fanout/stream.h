@@ -61,6 +61,7 @@ typedef struct SlStream
 	int			next_row;
 	Tuplestorestate *spill;
 	TupleTableSlot *spill_slot;
+	bool		keeps_former;	/* rows are compared with those before them */
 	bool		has_row;		/* the row at hand */
 	Datum	   *values;
 	bool	   *nulls;

@@ -386,10 +386,12 @@ decode_row(SlDecoder *decoder, const PGresult *result, int row, Datum *values, b
 {
 	for (int i = 0; i < decoder->wire_count; i++)
 	{
-		nulls[i] = PQgetisnull(result, row, i);
+		int			length = PQgetlength(result, row, i);
+
+		/* This is done a million times: a value with a length is not NULL. */
+		nulls[i] = length == 0 && PQgetisnull(result, row, i);
 		values[i] = nulls[i] ? (Datum) 0 :
-			decode_value(&decoder->wire[i], PQgetvalue(result, row, i),
-						 PQgetlength(result, row, i));
+			decode_value(&decoder->wire[i], PQgetvalue(result, row, i), length);
 	}
 }
 
