@@ -177,10 +177,24 @@ shards_of_map(const SlMap *map)
 	return result;
 }
 
-/*
- * Returns the shards that have rows of the table, or may have: SlShards.  The
- * keys of a list map are not looked through.
- */
+/* The keys of a list map are not held in memory. */
+static List *
+shards_with_keys(const SlMap *map)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, shards_of_map(map))
+	{
+		SlShard    *shard = lfirst(cell);
+
+		if (sl_map_count_shardlets(shard->id, map->id) > 0)
+			result = lappend(result, shard);
+	}
+	return result;
+}
+
+/* Returns the shards that have rows of the table, or may have: SlShards. */
 List *
 sl_table_owners(const SlTable *table)
 {
@@ -193,7 +207,7 @@ sl_table_owners(const SlTable *table)
 		return sl_shard_all();
 	map = sl_map_get(table->map);
 	if (map->kind == SL_KIND_LIST)
-		return shards_of_map(map);
+		return shards_with_keys(map);
 	for (int i = 0; i < map->shardlet_count; i++)
 		result = append_shard(result, map->shardlets[i].shard);
 	return result;
