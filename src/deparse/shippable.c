@@ -118,6 +118,10 @@ needs_shard(Node *node, void *context)
 
 			/* Of a row that a subquery returns; it may need the shards. */
 			return ((Param *) node)->paramkind == PARAM_MULTIEXPR;
+		case T_ArrayCoerceExpr:
+
+			/* What it does with an element is its own affair. */
+			return needs_shard((Node *) ((ArrayCoerceExpr *) node)->arg, context);
 		case T_PlaceHolderVar:
 			return bms_overlap(((PlaceHolderVar *) node)->phrels, ship->relids);
 		case T_Aggref:
