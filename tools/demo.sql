@@ -66,7 +66,7 @@ SELECT customer_id, total FROM orders WHERE customer_id IN (7, 8) AND order_id =
 -- A shard that is down stops its own keys only, and says so.
 SELECT shardlet.alter_shard('s2', state => 'offline');
 SELECT shard, state, count(*) FROM generate_series(1, 1000) c, shardlet.locate('customers', c) GROUP BY 1, 2 ORDER BY 1;
-SELECT count(*) FROM orders WHERE customer_id = 1;
+SELECT count(*) FROM orders WHERE customer_id = 7;
 SET shardlet.partial_results = on;
 SELECT count(*) FROM orders;
 RESET shardlet.partial_results;
