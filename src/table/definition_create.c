@@ -195,19 +195,26 @@ set_id_default(Round *round, const SlDefinitionItem *item)
 	run(&able, item->ddl);
 }
 
-/* The answer to whether a role can be granted to. */
-static const char role_sql[] =
-"SELECT CASE WHEN $1::text = '' THEN 'yes'"
-" WHEN $1::text = CURRENT_USER THEN 'self'"
-" WHEN EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text) THEN 'yes'"
-" ELSE 'no' END";
+/*
+ * The answer to whether a role can be granted to.  Versions before 17 do not know
+ * the privilege to maintain a table, and nobody misses it there.
+ */
+#define ROLE_SQL \
+	" WHEN $1::text = '' THEN 'yes'" \
+	" WHEN $1::text = CURRENT_USER THEN 'self'" \
+	" WHEN EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text) THEN 'yes'" \
+	" ELSE 'no' END"
+
+static const char role_sql[] = "SELECT CASE" ROLE_SQL;
+static const char maintain_sql[] =
+"SELECT CASE WHEN pg_catalog.current_setting('server_version_num')::int < 170000 THEN 'never'" ROLE_SQL;
 
 static void
 grant(Round *round, const SlDefinitionItem *item)
 {
 	Round		able = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
 
-	ask_about(round, role_sql, item->name);
+	ask_about(round, strcmp(item->kind, "grant") == 0 ? role_sql : maintain_sql, item->name);
 	for (int i = 0; i < round->count; i++)
 	{
 		const SlReply *reply = &round->replies[i];
@@ -237,7 +244,7 @@ create_item(Round *round, const SlDefinition *definition, const SlDefinitionItem
 		create_table(round, definition, item);
 	else if (strcmp(item->kind, "id_default") == 0)
 		set_id_default(round, item);
-	else if (strcmp(item->kind, "grant") == 0)
+	else if (strcmp(item->kind, "grant") == 0 || strcmp(item->kind, "grant_maintain") == 0)
 		grant(round, item);
 	else if (item->ddl != NULL)
 		run(round, item->ddl);
