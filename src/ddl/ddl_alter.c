@@ -155,6 +155,14 @@ drop_not_null(const SlTable *table, const AlterTableCmd *command)
 }
 
 static Where
+set_expression(const SlTable *table, const AlterTableCmd *command)
+{
+	if (sl_ddl_is_key(table, command->name))
+		refuse_key(table, command->name, "change the expression of");
+	return BOTH;
+}
+
+static Where
 add_constraint(const SlTable *table, const AlterTableCmd *command)
 {
 	const Constraint *constraint = castNode(Constraint, command->def);
@@ -216,7 +224,7 @@ static const AlterRule rules[] = {
 	{AT_DropNotNull, BOTH, drop_not_null},
 	{AT_SetNotNull, BOTH, NULL},
 	{AT_DropExpression, BOTH, NULL},
-	{AT_SetExpression, BOTH, NULL},
+	{AT_SetExpression, BOTH, set_expression},
 	{AT_AddIdentity, HERE, NULL},
 	{AT_SetIdentity, HERE, NULL},
 	{AT_DropIdentity, HERE, NULL},

@@ -85,6 +85,18 @@ check_clause(const SlDefinition *definition, const SlDefinitionItem *item)
 	return item->ddl + strlen(start);
 }
 
+/* A column as it stands in CREATE TABLE, with the name that NOT NULL has. */
+static const char *
+column_clause(const SlDefinition *definition, const SlDefinitionItem *item)
+{
+	const SlDefinitionItem *name = sl_definition_find(definition, "not_null_name", item->name);
+
+	if (name == NULL)
+		return item->ddl;
+	return psprintf("%.*s%s NOT NULL", (int) (strlen(item->ddl) - strlen(" NOT NULL")), item->ddl,
+					name->ddl);
+}
+
 static void
 add_columns(StringInfo sql, const SlDefinition *definition)
 {
@@ -100,7 +112,8 @@ add_columns(StringInfo sql, const SlDefinition *definition)
 			(strcmp(item->kind, "column") != 0 && strcmp(item->kind, "check") != 0))
 			continue;
 		appendStringInfo(sql, "%s%s", separator,
-						 item->phase == SL_PHASE_CHECKS ? check_clause(definition, item) : item->ddl);
+						 item->phase == SL_PHASE_CHECKS ? check_clause(definition, item) :
+						 column_clause(definition, item));
 		if (item->phase == SL_PHASE_COLUMNS && has_next_id &&
 			sl_definition_find(definition, "id_default", item->name) != NULL)
 			appendStringInfoString(sql, " DEFAULT shardlet.next_id()");

@@ -181,6 +181,8 @@ TYPE_SQL
 " UNION ALL\n"
 " SELECT 0, col.attnum::int, col.level, 'column_not_null', col.prefix || col.attname, 'NOT NULL' FROM col WHERE col.attnotnull\n"
 " UNION ALL\n"
+" SELECT 0, col.attnum::int, col.level, 'not_null_name', col.prefix || col.attname, col.not_null_name FROM col WHERE col.not_null_name IS NOT NULL\n"
+" UNION ALL\n"
 " SELECT 0, 0, con.level, 'primary_key_columns', con.prefix || con.conname,\n"
 "  (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY x.place) FROM pg_catalog.unnest(con.conkey) WITH ORDINALITY x(attnum, place)\n"
 "   JOIN pg_catalog.pg_attribute a ON a.attrelid = con.conrelid AND a.attnum = x.attnum)\n"
