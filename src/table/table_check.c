@@ -118,7 +118,7 @@ static const Reason reasons[] = {
 		" WHERE k.conparentid = 0 AND $2 IS NOT NULL AND (" LACKS_KEY_SQL
 		" OR EXISTS (SELECT FROM unnest(k.conkey, k.conexclop) c(attnum, operator) JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = c.attnum"
 		" JOIN pg_operator o ON o.oid = c.operator WHERE a.attname = ANY ($2) AND NOT o.oprcanmerge AND NOT o.oprcanhash))",
-		"Exclusion constraints do not have the key with an equality operator:",
+		"Exclusion constraints, or keys without overlaps, do not have the key with an equality operator:",
 	"Add the key columns WITH = to these, or drop them."},
 };
 
