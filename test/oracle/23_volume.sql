@@ -15,7 +15,7 @@ SELECT count(*) FROM bulk WHERE id IN (SELECT id * 3 FROM bulk);
 SELECT count(*) FROM bulk WHERE id NOT IN (SELECT id FROM bulk WHERE grp < 500);
 SELECT count(*) FROM bulk a WHERE EXISTS (SELECT FROM bulk b WHERE b.grp = a.grp AND b.id < 10);
 SELECT count(*) FROM bulk WHERE id = ANY (ARRAY(SELECT g * 7 FROM generate_series(1, 5000) g));
-SELECT count(*) FROM bulk WHERE id = ANY ((SELECT array_agg(g) FROM generate_series(1, 20000, 3) g)::bigint[]);
+SELECT count(*) FROM bulk WHERE id = ANY ((SELECT array_agg(g) FROM generate_series(1, 20000, 40) g)::bigint[]);
 SELECT count(DISTINCT payload), max(r) FROM (SELECT payload, row_number() OVER (PARTITION BY grp ORDER BY id) AS r FROM bulk) x;
 SELECT id FROM bulk EXCEPT SELECT id FROM bulk WHERE id % 100 <> 0 ORDER BY 1;
 SELECT id FROM bulk UNION SELECT -id FROM bulk ORDER BY 1 LIMIT 10 OFFSET 14995;

@@ -9,7 +9,8 @@ INSERT INTO customers VALUES (5, 'again', 'x'), (2006, 'new', 'x') ON CONFLICT (
 INSERT INTO customers VALUES (5, 'again', 'x') ON CONFLICT (customer_id) DO UPDATE SET name = excluded.name, region = customers.region || '!' RETURNING *;
 INSERT INTO customers AS c (region, customer_id, name) VALUES ('r', 6, 'n'), ('r2', 3006, 'n2'), ('r3', 7, 'n3') ON CONFLICT (customer_id) DO UPDATE SET name = c.name || '+' || excluded.name RETURNING c.customer_id, c.name;
 INSERT INTO customers VALUES (8, 'x', 'y'), (9, 'x', 'y') ON CONFLICT (customer_id) DO UPDATE SET name = excluded.name WHERE customers.region IS NOT NULL AND excluded.region = 'y' RETURNING customer_id;
-INSERT INTO customers VALUES (10, 'x', 'y') ON CONFLICT (customer_id) DO UPDATE SET (name, region) = (SELECT 'from', 'select');
+INSERT INTO customers VALUES (10, 'x', 'y') ON CONFLICT (customer_id) DO UPDATE SET name = (SELECT 'a') || customers.name, region = (SELECT name FROM products WHERE product_id = 3);
+INSERT INTO customers VALUES (12, 'x', 'y'), (13, 'x', 'y') ON CONFLICT (customer_id) DO UPDATE SET name = (SELECT c.name FROM customers c WHERE c.customer_id = 1) || (SELECT count(*) FROM orders) || excluded.name RETURNING *;
 INSERT INTO customers VALUES (11, 'x', 'y') ON CONFLICT (customer_id) DO UPDATE SET region = DEFAULT RETURNING *;
 
 -- transaction
