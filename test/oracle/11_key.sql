@@ -37,6 +37,10 @@ SELECT * FROM orders WHERE customer_id = extract(year FROM timestamptz '2026-01-
 SELECT * FROM orders WHERE customer_id = (SELECT max(product_id) FROM products);
 SELECT * FROM orders WHERE customer_id = (SELECT min(customer_id) + 4 FROM customers);
 SELECT * FROM orders WHERE customer_id = (SELECT 5 WHERE false);
+SELECT count(*) FROM skew WHERE customer_id = (SELECT 7) AND customer_id IN (7, 14, 185);
+SELECT count(*) FROM skew WHERE customer_id = (SELECT 3) AND customer_id IN (7, 14, 185);
+SELECT count(*) FROM skew WHERE customer_id = (SELECT 7) AND (customer_id = 7 OR customer_id = 8) AND customer_id < 100;
+SELECT n FROM skew WHERE customer_id = (SELECT min(customer_id) + 6 FROM items) AND customer_id = ANY (ARRAY[62, 14, 7, 185]) ORDER BY 1 LIMIT 5;
 SELECT * FROM orders WHERE (customer_id, order_id) = (9, 2);
 SELECT * FROM orders WHERE (customer_id, order_id) IN ((9, 2), (10, 3), (11, 99));
 SELECT * FROM orders WHERE (customer_id, order_id) = ANY (SELECT product_id, 1 FROM products WHERE product_id > 47);

@@ -36,6 +36,10 @@ SELECT count(*) FROM customers WHERE name LIKE $1;
 SELECT $1::int + customer_id AS s, $2::text || name FROM customers WHERE customer_id < 4 ORDER BY 1;
 -- with 5, 5 | 5, 6
 SELECT * FROM customers WHERE customer_id = $1 AND customer_id = $2;
+-- with 5, {5,6} | 5, {7,8} | 6, {} | NULL, {5}
+SELECT count(*), sum(total) FROM orders WHERE customer_id = $1 AND customer_id = ANY ($2);
+-- with 5 | 7
+SELECT DISTINCT status FROM orders WHERE customer_id = $1 AND customer_id IN (5, 6, 7) ORDER BY 1;
 -- with acme, 5 | zoo, 3 | büro, 7 | x y, 4 | nix, 1
 SELECT * FROM accounts WHERE tenant = $1 AND acct = $2;
 -- with acme | Acme
