@@ -29,6 +29,7 @@ typedef struct ShardSet
 typedef struct Candidates
 {
 	bool		is_known;
+	bool		is_one;			/* by an equality */
 	int			count;
 	Datum	   *values;			/* in the map's key type */
 } Candidates;
@@ -113,7 +114,8 @@ add_equal(const Running *running, List *node, Candidates *candidates)
 
 	if (!is_usable(running, column, type))
 		return;
-	candidates->is_known = true;
+	candidates->is_known = candidates->is_one = true;
+	candidates->count = 0;
 	candidates->values = palloc(sizeof(Datum));
 	if (!is_null)
 		add_candidate(running, candidates, column, type, value);
@@ -321,9 +323,10 @@ run_and(Running *running, List *nodes)
 		{
 			Candidates *column = &candidates[intVal(lsecond(node))];
 
-			if (!column->is_known && op == SL_PRUNE_EQUAL)
+			/* One value says more than several, and plans rely on it. */
+			if (op == SL_PRUNE_EQUAL && !column->is_one)
 				add_equal(running, node, column);
-			else if (!column->is_known)
+			else if (op == SL_PRUNE_ANY && !column->is_known)
 				add_any(running, node, column);
 		}
 		else if (op < SL_PRUNE_LESS)
