@@ -437,7 +437,7 @@ sub _statement
 		sql => $sql, copy => $copy, file => $file, line => $line, notes => \%notes, writes => \@writes,
 		is_plannable => $is_plannable,
 		is_query => $is_plannable && !@writes && $bare !~ /^\(*\s*(INSERT|UPDATE|DELETE)\b/i && $flat !~ /\bINTO\b/i,
-		is_ordered => $notes{ordered} || !$notes{'any order'} && $flat =~ /\bORDER\s+BY\b/i,
+		is_ordered => !!($notes{ordered} || !$notes{'any order'} && $flat =~ /\bORDER\s+BY\b/i),
 	};
 }
 
