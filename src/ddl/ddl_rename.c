@@ -107,6 +107,26 @@ plan_rename_trigger(SlDdl *ddl)
 	return true;
 }
 
+/* The primary key has the name of its index, and the router knows the key. */
+static void
+rename_key_with_index(SlDdl *ddl, const SlIndex *index, const RenameStmt *statement)
+{
+	const SlPrimaryKey *key = sl_primary_key_get(index->table->relid);
+	RenameStmt *rename;
+
+	sl_ddl_check_owner(index->table->relid);
+	LockRelationOid(index->table->relid, ShareUpdateExclusiveLock);
+	if (key == NULL || strcmp(key->name, statement->relation->relname) != 0)
+		return;
+	rename = makeNode(RenameStmt);
+	rename->renameType = OBJECT_TABCONSTRAINT;
+	rename->relation = makeRangeVar(get_namespace_name(get_rel_namespace(index->table->relid)),
+									get_rel_name(index->table->relid), -1);
+	rename->subname = pstrdup(key->name);
+	rename->newname = pstrdup(statement->newname);
+	sl_ddl_run_here(ddl, rename);
+}
+
 static bool
 plan_rename_index(SlDdl *ddl)
 {
@@ -118,10 +138,7 @@ plan_rename_index(SlDdl *ddl)
 	if (index->is_local)
 		sl_ddl_run_here(ddl, statement);
 	else
-	{
-		sl_ddl_check_owner(index->table->relid);
-		LockRelationOid(index->table->relid, ShareUpdateExclusiveLock);
-	}
+		rename_key_with_index(ddl, index, statement);
 	sl_ddl_add_step(ddl, sl_table_homes(index->table),
 					psprintf("ALTER INDEX %s RENAME TO %s", index->name,
 							 quote_identifier(statement->newname)));
@@ -199,6 +216,9 @@ sl_ddl_plan_rename(SlDdl *ddl)
 	switch (statement->renameType)
 	{
 		case OBJECT_TABLE:
+
+			/* ALTER TABLE renames indexes, too. */
+			return plan_rename_in_table(ddl) || plan_rename_index(ddl);
 		case OBJECT_FOREIGN_TABLE:
 		case OBJECT_COLUMN:
 		case OBJECT_TABCONSTRAINT:
