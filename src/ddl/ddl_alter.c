@@ -15,6 +15,7 @@
 #include "catalog/pg_trigger.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_expr.h"
@@ -27,6 +28,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "deparse/deparse.h"
 
 /* Where a subcommand runs; on a reference table, which is a plain one, always here. */
 typedef enum Where
@@ -42,6 +44,7 @@ typedef struct Part
 	const AlterTableCmd *command;
 	SlSpan		span;
 	Where		where;
+	bool		is_identity;	/* the column, before it is dropped */
 } Part;
 
 typedef struct Alteration
@@ -51,6 +54,7 @@ typedef struct Alteration
 	bool		only;			/* not its partitions */
 	List	   *parts;
 	SlPrimaryKey *hidden_key;	/* while the statement runs here */
+	List	   *expressions;	/* that the table had before */
 } Alteration;
 
 typedef struct AlterRule
@@ -119,17 +123,8 @@ find_own_value(Node *node, void *context)
  * of something depends on settings, which are the same on the shards.
  */
 static bool
-converts_alike(const SlTable *table, Node *conversion)
+converts_alike(Node *expression)
 {
-	ParseState *state = make_parsestate(NULL);
-	Relation	relation = table_open(table->relid, NoLock);
-	Node	   *expression;
-
-	addNSItemToQuery(state, addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, true),
-					 false, true, true);
-	expression = transformExpr(state, copyObject(conversion), EXPR_KIND_ALTER_COL_TRANSFORM);
-	free_parsestate(state);
-	table_close(relation, NoLock);
 	return !contain_volatile_functions(expression) && !find_own_value(expression, NULL);
 }
 
@@ -140,7 +135,11 @@ alter_type(const SlTable *table, const AlterTableCmd *command)
 
 	if (sl_ddl_is_key(table, command->name))
 		refuse_key(table, command->name, "change the type of");
-	if (table->kind == SL_TABLE_REFERENCE && conversion != NULL && !converts_alike(table, conversion))
+	if (conversion == NULL)
+		return BOTH;
+	conversion = sl_ddl_transform(table, conversion, EXPR_KIND_ALTER_COL_TRANSFORM);
+	sl_trust_check(conversion);
+	if (table->kind == SL_TABLE_REFERENCE && !converts_alike(conversion))
 		sl_ddl_refuse(table, "use this conversion for a column of",
 					  "The copies must be the same, so USING must not depend on when and where it runs.");
 	return BOTH;
@@ -207,6 +206,23 @@ switch_triggers(const SlTable *table, const AlterTableCmd *command)
 	return BOTH;
 }
 
+/* The router does not know whose table it is that the shards have. */
+static Where
+attach_partition(const SlTable *table, const AlterTableCmd *command)
+{
+	const PartitionCmd *partition = castNode(PartitionCmd, command->def);
+	const SlTable *child = sl_ddl_table(partition->name);
+
+	if (child != NULL)
+		sl_ddl_refuse(child, "change the inheritance of", NULL);
+	if (!superuser() && sl_ddl_is_foreign(table))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("must be superuser to attach a partition to table \"%s\"", get_rel_name(table->relid)),
+				errhint("CREATE TABLE ... PARTITION OF makes a new one."));
+	return THERE;
+}
+
 static Where
 detach_partition(const SlTable *table, const AlterTableCmd *command)
 {
@@ -254,7 +270,7 @@ static const AlterRule rules[] = {
 	{AT_EnableTrigUser, BOTH, switch_triggers},
 	{AT_DisableTrigAll, BOTH, switch_triggers},
 	{AT_DisableTrigUser, BOTH, switch_triggers},
-	{AT_AttachPartition, THERE, NULL},
+	{AT_AttachPartition, THERE, attach_partition},
 	{AT_DetachPartition, THERE, detach_partition},
 	{AT_AlterColumnGenericOptions, HERE, NULL},
 };
@@ -368,10 +384,14 @@ change_owner(SlDdl *ddl, const Alteration *alteration, const AlterTableCmd *comm
 
 /* What the column draws from is the router's; its place on shards is ours. */
 static bool
-sets_own_default(const SlTable *table, const AlterTableCmd *command)
+sets_own_default(const SlTable *table, const Part *part)
 {
-	if (command->subtype == AT_AddIdentity || command->subtype == AT_DropIdentity)
+	const AlterTableCmd *command = part->command;
+
+	if (command->subtype == AT_AddIdentity)
 		return true;
+	if (command->subtype == AT_DropIdentity)
+		return part->is_identity;
 	return command->subtype == AT_ColumnDefault && command->def != NULL &&
 		sl_ddl_draws(table->relid, command->name);
 }
@@ -424,6 +444,7 @@ finish_alter(SlDdl *ddl)
 	ListCell   *cell;
 
 	check_primary_key(alteration->table);
+	sl_trust_check_stored(alteration->table->relid, alteration->expressions);
 	if (alteration->hidden_key != NULL)
 		sl_ddl_show_key(alteration->table, alteration->hidden_key);
 	initStringInfo(&sql);
@@ -433,7 +454,7 @@ finish_alter(SlDdl *ddl)
 		const AlterTableCmd *command = part->command;
 
 		if (part->where == HERE || command->subtype == AT_ChangeOwner ||
-			sets_own_default(alteration->table, command))
+			sets_own_default(alteration->table, part))
 			continue;
 		if (command->subtype == AT_AddColumn)
 		{
@@ -452,9 +473,10 @@ finish_alter(SlDdl *ddl)
 	ddl->steps = list_concat(ddl->steps, after);
 	foreach(cell, alteration->parts)
 	{
-		const AlterTableCmd *command = ((Part *) lfirst(cell))->command;
+		const Part *part = lfirst(cell);
+		const AlterTableCmd *command = part->command;
 
-		if (sets_own_default(alteration->table, command))
+		if (sets_own_default(alteration->table, part))
 			sl_ddl_set_own_default(ddl, alteration->table, alteration->name, command->name);
 		if (command->subtype == AT_ChangeOwner)
 			change_owner(ddl, alteration, command);
@@ -479,6 +501,8 @@ make_parts(SlDdl *ddl, const SlTable *table, const AlterTableStmt *statement)
 		part->command = list_nth(statement->cmds, i);
 		part->span = *(SlSpan *) list_nth(spans, i);
 		part->where = decide(table, part->command);
+		part->is_identity = part->command->subtype == AT_DropIdentity &&
+			sl_ddl_draws(table->relid, part->command->name);
 		parts = lappend(parts, part);
 	}
 	return parts;
@@ -495,6 +519,7 @@ plan_table(SlDdl *ddl, SlTable *table)
 	alteration->name = sl_ddl_name(table->relid);
 	alteration->only = !statement->relation->inh;
 	alteration->parts = make_parts(ddl, table, statement);
+	alteration->expressions = sl_trust_stored(table->relid);
 	ddl->state = alteration;
 	ddl->finish = finish_alter;
 	sl_ddl_add_shards(ddl, sl_table_homes(table));

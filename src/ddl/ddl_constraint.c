@@ -14,6 +14,8 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -238,6 +240,29 @@ check_target(const SlTable *table, const SlTable *target, const List *columns,
 	}
 }
 
+/* As PostgreSQL asks for it: on the table, or on each column that is referred to. */
+static void
+check_references(Oid relid, const List *columns)
+{
+	AclResult	result = pg_class_aclcheck(relid, GetUserId(), ACL_REFERENCES);
+	ListCell   *cell;
+
+	if (result == ACLCHECK_OK)
+		return;
+	if (columns == NIL)
+		columns = primary_key_names(relid);
+	if (columns == NIL)
+		aclcheck_error(result, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid));
+	foreach(cell, columns)
+	{
+		AttrNumber	column = get_attnum(relid, strVal(lfirst(cell)));
+
+		if (column == InvalidAttrNumber ||
+			pg_attribute_aclcheck(relid, column, GetUserId(), ACL_REFERENCES) != ACLCHECK_OK)
+			aclcheck_error(result, get_relkind_objtype(get_rel_relkind(relid)), get_rel_name(relid));
+	}
+}
+
 static void
 check_foreign_key(const SlTable *table, const Constraint *constraint, const List *columns)
 {
@@ -247,6 +272,7 @@ check_foreign_key(const SlTable *table, const Constraint *constraint, const List
 	if (target == NULL)
 		refuse_foreign_key(table, psprintf("Table \"%s\" is on the router only.", get_rel_name(relid)),
 						   "Distribute it, or make it a reference table.");
+	check_references(relid, constraint->pk_attrs);
 	check_target(table, target, columns, constraint->pk_attrs);
 }
 

@@ -11,6 +11,7 @@
 
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
+#include "parser/parse_node.h"
 #include "storage/lockdefs.h"
 
 #include "map/table.h"
@@ -98,6 +99,7 @@ extern void sl_ddl_check_owner(Oid relid);
 extern char *sl_ddl_name(Oid relid);
 extern char *sl_ddl_name_in(Oid relid, const char *object);
 extern bool sl_ddl_is_foreign(const SlTable *table);
+extern Node *sl_ddl_transform(const SlTable *table, Node *raw, ParseExprKind kind);
 extern Oid	sl_ddl_own_function(const char *name);
 extern Oid	sl_ddl_reference_function(void);
 extern bool sl_ddl_has_lost_shard(const SlTable *table);

@@ -19,6 +19,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "deparse/deparse.h"
 
 static List *
 without_last(List *names)
@@ -180,6 +181,21 @@ check_named(const CreateStatsStmt *statement, const SlTable *table)
 		sl_ddl_refuse(table, "create statistics without a name on", "Give them a name.");
 }
 
+/* The shards compute them when they are analyzed. */
+static void
+check_statistics(const CreateStatsStmt *statement, const SlTable *table)
+{
+	ListCell   *cell;
+
+	foreach(cell, statement->exprs)
+	{
+		StatsElem  *element = lfirst(cell);
+
+		if (element->expr != NULL)
+			sl_trust_check(sl_ddl_transform(table, element->expr, EXPR_KIND_STATS_EXPRESSION));
+	}
+}
+
 bool
 sl_ddl_plan_create_statistics(SlDdl *ddl)
 {
@@ -193,6 +209,8 @@ sl_ddl_plan_create_statistics(SlDdl *ddl)
 	check_named(statement, table);
 	if (statement->if_not_exists && OidIsValid(get_statistics_object_oid(statement->defnames, true)))
 		return false;
+	sl_ddl_lock(relation, ShareUpdateExclusiveLock);
+	check_statistics(statement, table);
 	sl_ddl_run_here(ddl, statement);
 	changes = sl_ddl_rename_in(ddl, NIL, relation, sl_ddl_name(table->relid));
 	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
@@ -212,6 +230,35 @@ sl_ddl_plan_alter_statistics(SlDdl *ddl)
 	return true;
 }
 
+static void
+check_bounds(const SlTable *table, const List *values)
+{
+	ListCell   *cell;
+
+	foreach(cell, values)
+	{
+		/* MINVALUE and MAXVALUE look like columns. */
+		if (!IsA(lfirst(cell), ColumnRef))
+			sl_trust_check(sl_ddl_transform(table, lfirst(cell), EXPR_KIND_PARTITION_BOUND));
+	}
+}
+
+/* What the shards compute, and the router never sees. */
+static void
+check_partition(const SlTable *table, const CreateStmt *statement)
+{
+	if (superuser())
+		return;
+	if (statement->tableElts != NIL)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("must be superuser to create a partition of table \"%s\" with columns or constraints of its own",
+					   get_rel_name(table->relid)));
+	check_bounds(table, statement->partbound->listdatums);
+	check_bounds(table, statement->partbound->lowerdatums);
+	check_bounds(table, statement->partbound->upperdatums);
+}
+
 /* The partitions of a sharded table are on the shards alone. */
 static void
 plan_partition(SlDdl *ddl, const CreateStmt *statement, const SlTable *table)
@@ -224,6 +271,7 @@ plan_partition(SlDdl *ddl, const CreateStmt *statement, const SlTable *table)
 	if (!sl_ddl_is_foreign(table))
 		sl_ddl_refuse(table, "create a partition of", NULL);
 	sl_ddl_lock(parent, ShareUpdateExclusiveLock);
+	check_partition(table, statement);
 	changes = sl_ddl_rename_in(ddl, NIL, parent, sl_ddl_name(table->relid));
 	changes = sl_ddl_rename_in(ddl, changes, statement->relation,
 							   quote_qualified_identifier(get_namespace_name(schema), name->relname));

@@ -14,7 +14,9 @@
 #include "catalog/pg_trigger.h"
 #include "commands/tablecmds.h"
 #include "miscadmin.h"
+#include "parser/parse_expr.h"
 #include "parser/parse_func.h"
+#include "parser/parse_relation.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -267,4 +269,20 @@ sl_ddl_check_reference_trigger(const SlTable *table, const char *trigger, const 
 	RelationClose(relation);
 	if (is_own)
 		sl_ddl_refuse(table, psprintf("%s a trigger that carries the changes of", what), NULL);
+}
+
+/* Analyses an expression over the columns of a table, as it is now. */
+Node *
+sl_ddl_transform(const SlTable *table, Node *raw, ParseExprKind kind)
+{
+	ParseState *state = make_parsestate(NULL);
+	Relation	relation = table_open(table->relid, NoLock);
+	Node	   *result;
+
+	addNSItemToQuery(state, addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, true),
+					 false, true, true);
+	result = transformExpr(state, copyObject(raw), kind);
+	free_parsestate(state);
+	table_close(relation, NoLock);
+	return result;
 }

@@ -21,6 +21,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "deparse/deparse.h"
 
 static bool uses_type(Oid type, Oid wanted);
 
@@ -110,9 +111,16 @@ sl_ddl_plan_enum(SlDdl *ddl)
 	return carry_text(ddl, castNode(AlterEnumStmt, ddl->node)->typeName);
 }
 
+static void
+finish_domain(SlDdl *ddl)
+{
+	sl_trust_check_type(find_type(castNode(AlterDomainStmt, ddl->node)->typeName));
+}
+
 bool
 sl_ddl_plan_domain(SlDdl *ddl)
 {
+	ddl->finish = finish_domain;
 	return carry_text(ddl, castNode(AlterDomainStmt, ddl->node)->typeName);
 }
 

@@ -34,6 +34,13 @@ extern bool sl_ship_is_local(const SlShip *ship, Node *expression);
 extern bool sl_ship_is_type(const SlShip *ship, Oid type);
 extern bool sl_ship_is_order(const SlShip *ship, Oid collation);
 
+/* trust.c */
+extern void sl_trust_check(Node *expression);
+extern void sl_trust_check_type(Oid type);
+extern List *sl_trust_stored(Oid relid);
+extern void sl_trust_check_stored(Oid relid, const List *before);
+extern void sl_trust_check_table(Oid relid);
+
 /* collation.c */
 extern bool sl_ship_has_collations(const SlShip *ship, Node *expression);
 

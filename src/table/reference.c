@@ -46,6 +46,7 @@
 #include "base/base.h"
 #include "base/fault.h"
 #include "compat.h"
+#include "deparse/deparse.h"
 #include "table/reference.h"
 
 PG_FUNCTION_INFO_V1(shardlet_make_reference);
@@ -449,6 +450,7 @@ make_reference(Oid relid)
 
 	sl_reference_lock_shards();
 	relation = sl_reference_open_table(relid);
+	sl_trust_check_table(relid);
 	sl_shard_refresh();
 	shards = sl_shard_all();
 	sl_reference_create(shards, list_make1_oid(relid));

@@ -22,6 +22,7 @@
 
 #include "base/base.h"
 #include "compat.h"
+#include "deparse/deparse.h"
 #include "table/table_area.h"
 
 /* One reason why a table cannot live on shards. */
@@ -222,6 +223,7 @@ sl_table_check_plain(const SlTable *target)
 	StringInfoData details;
 	StringInfoData hints;
 
+	sl_trust_check_table(target->relid);
 	initStringInfo(&details);
 	initStringInfo(&hints);
 	find_reasons(target, &details, &hints);
