@@ -27,6 +27,11 @@ ALTER TABLE mine ADD c text DEFAULT lo_get(1)::text;
 ALTER TABLE mine ALTER b SET DEFAULT set_config('a.b', 'c', true);
 ALTER TABLE words ADD CONSTRAINT c CHECK (query_to_xml('SELECT 1', true, true, '') IS NULL) NOT VALID;
 ALTER DOMAIN small ADD CHECK (query_to_xml('SELECT 1', true, true, '') IS NULL);
+CREATE FUNCTION query_to_xml(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT $1';
+CREATE FUNCTION own(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT $1';
+ALTER TABLE mine ADD CHECK (query_to_xml(b) IS NULL);
+ALTER TABLE mine ADD CHECK (own(b) IS NULL);
+DROP FUNCTION query_to_xml(text), own(text);
 CREATE STATISTICS st ON (pg_read_file(b)), a FROM mine;
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (length(query_to_xml('SELECT 1', true, true, '')::text));
 CREATE TABLE parts_1 PARTITION OF parts (CHECK (k > 0)) FOR VALUES IN (1);
@@ -45,6 +50,30 @@ ALTER TABLE mine ADD FOREIGN KEY (k) REFERENCES secret;
 ALTER TABLE mine ADD c timestamptz DEFAULT clock_timestamp(), ADD CHECK (a < random() * 10 OR b < to_char(now(), 'YYYY'));
 \set VERBOSITY default
 RESET ROLE;
+
+-- Nothing of the user's is found by names in what runs with all rights.
+GRANT USAGE ON FOREIGN SERVER shardlet_tables TO ddl_trust_owner;
+GRANT EXECUTE ON FUNCTION shardlet.distribute TO ddl_trust_owner;
+SET ROLE ddl_trust_owner;
+CREATE FUNCTION pg_temp.spy() RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'runs as superuser: %', (SELECT rolsuper FROM pg_roles WHERE rolname = current_user);
+	RETURN true;
+END $$;
+CREATE DOMAIN pg_temp.name AS text CHECK (pg_temp.spy());
+CREATE TEMP VIEW pg_class AS SELECT * FROM pg_catalog.pg_class WHERE pg_temp.spy();
+CREATE TABLE one (k bigint PRIMARY KEY);
+CREATE TABLE two (k bigint PRIMARY KEY REFERENCES one);
+\set VERBOSITY sqlstate
+SELECT shardlet.distribute('two', 'dt', 'k');
+\set VERBOSITY default
+DROP TABLE one, two;
+DROP VIEW pg_temp.pg_class;
+DROP DOMAIN pg_temp.name;
+DROP FUNCTION pg_temp.spy;
+RESET ROLE;
+REVOKE EXECUTE ON FUNCTION shardlet.distribute FROM ddl_trust_owner;
+REVOKE USAGE ON FOREIGN SERVER shardlet_tables FROM ddl_trust_owner;
 
 -- What is no identity column keeps its default.
 ALTER TABLE mine ALTER b DROP IDENTITY IF EXISTS;

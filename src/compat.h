@@ -45,11 +45,14 @@
 #define sl_function_aclcheck(function, roleid) \
 	pg_proc_aclcheck(function, roleid, ACL_EXECUTE)
 #define sl_relation_ownercheck(relid, roleid) pg_class_ownercheck(relid, roleid)
+#define sl_function_ownercheck(function, roleid) pg_proc_ownercheck(function, roleid)
 #else
 #define sl_wrapper_aclcheck(wrapper, roleid) \
 	object_aclcheck(ForeignDataWrapperRelationId, wrapper, roleid, ACL_USAGE)
 #define sl_function_aclcheck(function, roleid) \
 	object_aclcheck(ProcedureRelationId, function, roleid, ACL_EXECUTE)
+#define sl_function_ownercheck(function, roleid) \
+	object_ownercheck(ProcedureRelationId, function, roleid)
 #define sl_relation_ownercheck(relid, roleid) \
 	object_ownercheck(RelationRelationId, relid, roleid)
 #endif

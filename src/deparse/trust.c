@@ -6,23 +6,28 @@
  * the user that the mapping names, who may be allowed more there than the one who
  * wrote them is here.  So they must not call what reads or changes anything but
  * their arguments with the rights of the one who calls: query_to_xml(),
- * pg_read_file().  Functions of users' own have been made on the shards by
- * somebody who may do that, and need the right to call them here.
+ * pg_read_file().  A function that is not built in has been made on the shards by
+ * somebody who may do that; but a name leads to it there by the user's search
+ * path, so the user must not be able to make one here that is not there.
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "catalog/dependency.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/acl.h"
+#include "utils/catcache.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "compat.h"
@@ -43,12 +48,28 @@ is_harmless(Oid function)
 	return function == F_NEXTVAL;
 }
 
+/* Is there a function of PostgreSQL that the name might mean on a shard? */
+static bool
+hides_built_in(Oid function)
+{
+	char	   *name = get_func_name(function);
+	CatCList   *list = SearchSysCacheList1(PROCNAMEARGSNSP, CStringGetDatum(name));
+	bool		result = false;
+
+	for (int i = 0; i < list->n_members && !result; i++)
+		result = ((Form_pg_proc) GETSTRUCT(&list->members[i]->tuple))->pronamespace == PG_CATALOG_NAMESPACE;
+	ReleaseSysCacheList(list);
+	return result;
+}
+
 /* Functions to xml with a stable result read tables. */
 static bool
 is_trusted(Oid function)
 {
 	bool		is_built_in = function < FirstGenbkiObjectId;
 
+	if (!is_built_in && (hides_built_in(function) || sl_function_ownercheck(function, GetUserId())))
+		return false;
 	if (func_volatile(function) == PROVOLATILE_IMMUTABLE)
 		return true;
 	if (!is_built_in)

@@ -25,14 +25,18 @@ enum
 	ITEM_PHASE, ITEM_KIND, ITEM_NAME, ITEM_DDL, ITEM_LEVEL, ITEM_COUNT
 };
 
-/* Until the level ends, names are written with their schemas. */
+/*
+ * Until the level ends, names are written with their schemas, and what is not
+ * qualified in our own queries is PostgreSQL's: without a place for it, the
+ * session's temporary schema would come first.
+ */
 int
 sl_definition_begin_output(void)
 {
 	int			level = NewGUCNestLevel();
 
 	sl_guc_set_plain();
-	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET, PGC_S_SESSION,
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	(void) set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);

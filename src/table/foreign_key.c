@@ -52,7 +52,8 @@ static const char find_sql[] =
 
 /*
  * Runs a query on our own table for a caller that has the right to call the
- * function, and none on the table.
+ * function, and none on the table.  Nothing of the caller's must be found by a name
+ * in it, or it would run with all rights.
  */
 static void
 run_as_owner(const char *sql, int count, Oid *types, Datum *params)
@@ -60,11 +61,13 @@ run_as_owner(const char *sql, int count, Oid *types, Datum *params)
 	Oid			user;
 	int			context;
 	int			result;
+	int			level = sl_definition_begin_output();
 
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, context | SECURITY_LOCAL_USERID_CHANGE);
 	result = SPI_execute_with_args(sql, count, types, params, NULL, false, 0);
 	SetUserIdAndSecContext(user, context);
+	AtEOXact_GUC(true, level);
 	if (result < 0)
 		elog(ERROR, "could not use the table of foreign keys");
 }
