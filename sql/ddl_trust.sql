@@ -89,6 +89,7 @@ SELECT DISTINCT i FROM shardlet.query('dt', $$SELECT indexrelid::regclass::text 
 
 DROP TABLE mine, secret, parts, words;
 SELECT shardlet.drop_map('dt');
+SET client_min_messages = warning;
 DROP SCHEMA ddl_trust CASCADE;
 SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA ddl_trust CASCADE');
 DROP ROLE ddl_trust_owner;
