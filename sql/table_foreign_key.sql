@@ -91,6 +91,24 @@ SELECT tbl, pending_foreign_keys FROM shardlet.tables WHERE tbl = 'uses'::regcla
 SELECT shardlet.undistribute('uses');
 \d uses
 
+-- One that is set aside finds its tables under new names.  It cannot follow columns,
+-- and goes with the table that it refers to.
+CREATE TABLE "new (kinds)" (id int PRIMARY KEY);
+CREATE TABLE uses_kind (k bigint NOT NULL, kind int REFERENCES "new (kinds)" ON DELETE CASCADE);
+SELECT shardlet.distribute('uses_kind', 'fk', 'k');
+ALTER TABLE "new (kinds)" RENAME TO "newer ""(kinds)";
+ALTER TABLE uses_kind RENAME TO uses_kinds;
+ALTER TABLE uses_kinds RENAME kind TO kinds;
+SELECT shardlet.make_reference('"newer ""(kinds)"');
+ALTER TABLE uses_kinds RENAME kinds TO kind;
+BEGIN;
+DROP TABLE "newer ""(kinds)";
+SELECT pending_foreign_keys FROM shardlet.tables WHERE tbl = 'uses_kinds'::regclass;
+ROLLBACK;
+SELECT shardlet.make_reference('"newer ""(kinds)"');
+SELECT pending_foreign_keys FROM shardlet.tables WHERE tbl = 'uses_kinds'::regclass;
+SELECT DISTINCT d FROM shardlet.query('fk', $$SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'fk.uses_kinds'::regclass AND contype = 'f'$$) AS q(d text);
+
 SET client_min_messages = warning;
 DROP SCHEMA fk CASCADE;
 SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA fk CASCADE');

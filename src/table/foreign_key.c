@@ -96,6 +96,37 @@ read_oid(HeapTuple tuple, TupleDesc descriptor, int column)
 	return DatumGetObjectId(SPI_getbinval(tuple, descriptor, column, &is_null));
 }
 
+/* Returns where the text goes on behind a parenthesis, outside of quoted names. */
+static const char *
+find_outside(const char *position, char parenthesis)
+{
+	bool		is_quoted = false;
+
+	for (; *position != '\0'; position++)
+	{
+		if (*position == '"')
+			is_quoted = !is_quoted;
+		else if (*position == parenthesis && !is_quoted)
+			return position;
+	}
+	elog(ERROR, "definition of a foreign key is incomplete");
+}
+
+/* The table that it refers to may have another name than when it was set aside. */
+static char *
+with_current_name(const char *definition, Oid referenced)
+{
+	static const char word[] = " REFERENCES ";
+	const char *end = find_outside(definition, ')') + 1;
+	const char *columns = find_outside(end, '(');
+
+	if (strncmp(end, word, strlen(word)) != 0)
+		elog(ERROR, "definition of a foreign key is incomplete");
+	return psprintf("%.*s%s%s%s", (int) (end - definition), definition, word,
+					quote_qualified_identifier(get_namespace_name(get_rel_namespace(referenced)),
+											   get_rel_name(referenced)), columns);
+}
+
 static SlForeignKey *
 read_key(HeapTuple tuple, TupleDesc descriptor)
 {
@@ -108,6 +139,8 @@ read_key(HeapTuple tuple, TupleDesc descriptor)
 	key->columns = read_names(tuple, descriptor, 5);
 	key->referenced_columns = read_names(tuple, descriptor, 6);
 	key->constraint = read_oid(tuple, descriptor, 7);
+	if (!OidIsValid(key->constraint))
+		key->definition = with_current_name(key->definition, key->referenced);
 	return key;
 }
 
@@ -257,9 +290,29 @@ sl_foreign_key_refuse(const SlForeignKey *key)
 					OidIsValid(key->constraint) ? "" : forget_sql(key)));
 }
 
+/* Columns may have been renamed or dropped since it was set aside. */
+static void
+check_columns(const SlForeignKey *key, Oid relid, List *columns)
+{
+	ListCell   *cell;
+
+	foreach(cell, columns)
+	{
+		if (get_attnum(relid, lfirst(cell)) == InvalidAttrNumber)
+			ereport(ERROR,
+					errcode(ERRCODE_UNDEFINED_COLUMN),
+					errmsg("column \"%s\" of table \"%s\" does not exist, which foreign key \"%s\" needs",
+						   (char *) lfirst(cell), get_rel_name(relid), key->name),
+					errdetail("The foreign key was set aside, and the column renamed or dropped since."),
+					errhint("Rename it back, or give the foreign key up: %s", forget_sql(key)));
+	}
+}
+
 char *
 sl_foreign_key_add_sql(const SlForeignKey *key)
 {
+	check_columns(key, key->relid, key->columns);
+	check_columns(key, key->referenced, key->referenced_columns);
 	return psprintf("ALTER TABLE %s ADD CONSTRAINT %s %s",
 					quote_qualified_identifier(get_namespace_name(get_rel_namespace(key->relid)),
 											   get_rel_name(key->relid)),
