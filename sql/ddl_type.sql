@@ -37,6 +37,15 @@ BEGIN; ALTER DOMAIN amount DROP DEFAULT; ROLLBACK;
 SELECT count(*) FROM shardlet.execute('dt', 'INSERT INTO a VALUES (1, NULL, 5)', shards => '{s3}');
 ALTER DOMAIN amount ADD CHECK (VALUE > 100);
 SELECT * FROM types();
+-- The shards may have another type of the name ahead in the search path.
+SELECT count(*) FROM shardlet.execute('dt', 'CREATE SCHEMA ddl_type_there');
+SELECT count(*) FROM shardlet.execute('dt', 'CREATE TYPE ddl_type_there.spirits AS ENUM (''low'')');
+SET search_path = ddl_type_there, ddl_type;
+ALTER /* the */ TYPE spirits ADD VALUE 'high';
+SET search_path = ddl_type;
+SELECT DISTINCT e FROM shardlet.query('dt', $$SELECT n.nspname || ' ' || enumlabel FROM pg_enum JOIN pg_type t ON t.oid = enumtypid JOIN pg_namespace n ON n.oid = typnamespace WHERE typname = 'spirits'$$) AS q(e text) ORDER BY 1;
+SELECT count(*) FROM shardlet.execute('dt', 'DROP TYPE ddl_type_there.spirits');
+SELECT count(*) FROM shardlet.execute('dt', 'DROP SCHEMA ddl_type_there');
 -- Not used by a table of ours: the router's business.
 ALTER TYPE unused ADD VALUE 'b';
 ALTER TYPE unused RENAME TO unused_2;

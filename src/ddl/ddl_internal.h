@@ -84,6 +84,7 @@ extern List *sl_ddl_shards_that(List *shards, const char *sql, const char *param
 extern char *sl_ddl_text(const SlDdl *ddl);
 extern char *sl_ddl_changed(const SlDdl *ddl, SlSpan span, List *changes);
 extern SlSpan sl_ddl_whole(const SlDdl *ddl);
+extern SlSpan sl_ddl_type_span(const SlDdl *ddl);
 extern SlSpan sl_ddl_name_span(const SlDdl *ddl, const RangeVar *name);
 extern List *sl_ddl_rename_in(const SlDdl *ddl, List *changes, const RangeVar *name,
 							  const char *qualified);

@@ -134,6 +134,21 @@ name_length(const Tokens *tokens)
 	return length;
 }
 
+/* Returns where a type is named, behind ALTER TYPE or ALTER DOMAIN. */
+SlSpan
+sl_ddl_type_span(const SlDdl *ddl)
+{
+	Tokens		tokens = scan(ddl, sl_ddl_whole(ddl));
+	Tokens		name = {tokens.items + 2, tokens.count - 2};
+	SlSpan		span;
+
+	if (name.count < 1)
+		elog(ERROR, "no type is named in the statement");
+	span.start = name.items[0].span.start;
+	span.end = name.items[name_length(&name) - 1].span.end;
+	return span;
+}
+
 /* Returns where a relation is named. */
 SlSpan
 sl_ddl_name_span(const SlDdl *ddl, const RangeVar *name)

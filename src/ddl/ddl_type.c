@@ -91,7 +91,18 @@ find_type(List *names)
 	return result;
 }
 
-/* Carries the statement as it is, if a table of ours uses the type. */
+/* The statement with the type's name qualified, or shards might find another one. */
+static char *
+qualified_text(const SlDdl *ddl, Oid type)
+{
+	SlChange   *change = palloc(sizeof(SlChange));
+
+	change->span = sl_ddl_type_span(ddl);
+	change->replacement = format_type_be_qualified(type);
+	return sl_ddl_changed(ddl, sl_ddl_whole(ddl), list_make1(change));
+}
+
+/* Carries the statement, if a table of ours uses the type. */
 static bool
 carry_text(SlDdl *ddl, List *names)
 {
@@ -101,7 +112,7 @@ carry_text(SlDdl *ddl, List *names)
 	if (shards == NIL)
 		return false;
 	sl_ddl_run_here(ddl, ddl->node);
-	sl_ddl_add_step(ddl, shards, sl_ddl_text(ddl));
+	sl_ddl_add_step(ddl, shards, qualified_text(ddl, type));
 	return true;
 }
 
