@@ -148,6 +148,17 @@ FETCH 1 FROM a;
 COMMIT;
 FETCH 2 FROM b;
 CLOSE b;
+-- What the router computes for the shards is computed with the session's settings.
+SET timezone = 'America/New_York';
+SET extra_float_digits = 0;
+SELECT count(*) FROM customers WHERE name || current_setting('timezone') = 'name 1America/New_York';
+SELECT (SELECT name || v.t::text || v.f::text FROM customers WHERE id = 1 ORDER BY name || v.t::text || v.f::text LIMIT 1)
+	FROM (VALUES (timestamptz '2026-01-01 00:00', 0.1::float8 + 0.2::float8)) v(t, f);
+BEGIN;
+UPDATE customers SET name = current_setting('timezone') WHERE id = 1 RETURNING name;
+ROLLBACK;
+RESET timezone;
+RESET extra_float_digits;
 -- Statistics.
 SELECT count(*) FROM orders WHERE total = 0;
 ANALYZE orders;

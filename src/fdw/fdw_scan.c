@@ -204,27 +204,34 @@ context_of(ForeignScanState *node)
 	return node->ss.ps.ps_ExprContext;
 }
 
-/* The values of the parameters, as text in a form that every setting reads. */
+/*
+ * The values of the parameters, as text in a form that every setting reads.
+ * They are computed with the session's settings, and written without.
+ */
 const char **
 sl_scan_params(SlScan *scan, ExprContext *context)
 {
-	const char **params = palloc0(sizeof(char *) * Max(scan->param_count, 1));
-	int			nest_level = scan->param_count > 0 ? sl_map_begin_plain_output() : 0;
+	int			count = scan->param_count;
+	const char **params = palloc0(sizeof(char *) * Max(count, 1));
+	Datum	   *values = palloc(sizeof(Datum) * Max(count, 1));
+	bool	   *nulls = palloc(sizeof(bool) * Max(count, 1));
+	int			nest_level;
 
-	for (int i = 0; i < scan->param_count; i++)
+	if (count == 0)
+		return params;
+	for (int i = 0; i < count; i++)
+		values[i] = ExecEvalExpr(list_nth(scan->states, i), context, &nulls[i]);
+	nest_level = sl_map_begin_plain_output();
+	for (int i = 0; i < count; i++)
 	{
-		bool		is_null;
-		Datum		value = ExecEvalExpr(list_nth(scan->states, i), context, &is_null);
 		Oid			output;
 		bool		is_varlena;
 
-		if (is_null)
-			continue;
 		getTypeOutputInfo(exprType(list_nth(scan->expressions, i)), &output, &is_varlena);
-		params[i] = OidOutputFunctionCall(output, value);
+		if (!nulls[i])
+			params[i] = OidOutputFunctionCall(output, values[i]);
 	}
-	if (scan->param_count > 0)
-		sl_map_end_plain_output(nest_level);
+	sl_map_end_plain_output(nest_level);
 	return params;
 }
 
