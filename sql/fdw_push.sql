@@ -159,6 +159,13 @@ UPDATE customers SET name = current_setting('timezone') WHERE id = 1 RETURNING n
 ROLLBACK;
 RESET timezone;
 RESET extra_float_digits;
+-- A branch that is not taken is not computed.
+SELECT plan('SELECT (SELECT count(*) FROM customers WHERE CASE WHEN v.x = 0 THEN true ELSE id = 10 / v.x END) FROM (VALUES (0), (2)) v(x)');
+SELECT (SELECT count(*) FROM customers WHERE CASE WHEN v.x = 0 THEN true ELSE id = 10 / v.x END) FROM (VALUES (0), (2)) v(x);
+SELECT (SELECT count(*) FROM customers WHERE v.x = 0 OR length(name) = 10 / v.x) FROM (VALUES (0), (1)) v(x);
+SELECT (SELECT count(*) FROM customers WHERE coalesce(id, 10 / v.x) > 0) FROM (VALUES (0), (1)) v(x);
+SELECT (SELECT count(*) FROM customers WHERE (v.x = 0 AND id = 3) OR (v.x <> 0 AND id = 10 / v.x)) FROM (VALUES (0), (1)) v(x);
+SELECT plan('SELECT (SELECT count(*) FROM customers WHERE v.x IS NULL OR id = v.x OR name = v.x::text) FROM (VALUES (0), (1)) v(x)');
 -- Statistics.
 SELECT count(*) FROM orders WHERE total = 0;
 ANALYZE orders;

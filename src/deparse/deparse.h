@@ -31,6 +31,7 @@ typedef struct SlShip
 extern Node *sl_ship(SlShip *ship, Node *expression);
 extern bool sl_ship_is_possible(const SlShip *ship, Node *expression);
 extern bool sl_ship_is_local(const SlShip *ship, Node *expression);
+extern bool sl_ship_is_harmless(Node *expression);
 extern bool sl_ship_is_type(const SlShip *ship, Oid type);
 extern bool sl_ship_is_order(const SlShip *ship, Oid collation);
 

@@ -26,6 +26,7 @@ typedef struct Making
 	const SlTable *table;
 	const SlMap *map;
 	List	  **expressions;
+	int			branches;		/* of OR that it is in */
 } Making;
 
 static List *make_node(Making *making, Node *clause);
@@ -57,6 +58,8 @@ make_leaf(Making *making, SlPruneOp op, int column, Node *expression)
 
 	if (op == SL_PRUNE_ANY)
 		type = get_base_element_type(type);
+	if (making->branches > 0 && !sl_ship_is_harmless(expression))
+		return NIL;
 	if (!sl_prune_is_usable(making->map->key_oids[column],
 							get_atttype(making->table->relid, making->table->key[column]), type))
 		return NIL;
@@ -189,8 +192,11 @@ make_or(Making *making, List *clauses)
 
 	foreach(cell, clauses)
 	{
-		List	   *node = make_node(making, lfirst(cell));
+		List	   *node;
 
+		making->branches++;
+		node = make_node(making, lfirst(cell));
+		making->branches--;
 		if (node == NIL)
 			return NIL;
 		result = lappend(result, node);

@@ -9,7 +9,8 @@
  *
  * A part of an expression that needs no column of the shards is computed here,
  * whatever it is made of, and travels as a parameter: now(), a function of the
- * user's, a value from another table.
+ * user's, a value from another table.  In a branch that may not be taken, as of
+ * CASE, that is done only to what cannot fail.
  */
 #include "postgres.h"
 
@@ -36,6 +37,7 @@ typedef struct Shipping
 {
 	SlShip	   *ship;
 	bool		has_failed;
+	int			branches;		/* that it is in, and that may not be taken */
 } Shipping;
 
 static Node *ship_node(Node *node, Shipping *shipping);
@@ -147,6 +149,50 @@ sl_ship_is_local(const SlShip *ship, Node *expression)
 {
 	return !needs_shard(expression, (void *) ship) && !contain_volatile_functions(expression) &&
 		!expression_returns_set(expression);
+}
+
+static bool
+has_param(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, Param) || expression_tree_walker(node, has_param, context);
+}
+
+/* Does it take values of other rows, which the planner never knows? */
+static bool
+has_row_value(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXEC) ||
+		expression_tree_walker(node, has_row_value, context);
+}
+
+static bool
+is_leaky(Oid function, void *context)
+{
+	return !get_func_leakproof(function);
+}
+
+static bool
+can_fail(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, CoerceToDomain) || check_functions_in_node(node, is_leaky, context) ||
+		expression_tree_walker(node, can_fail, context);
+}
+
+/*
+ * Can it be computed although nobody may want the value?  What is made of
+ * constants would fail in plain PostgreSQL as well, which computes it while it
+ * plans; "10 / $1" would not.
+ */
+bool
+sl_ship_is_harmless(Node *expression)
+{
+	return !has_param(expression, NULL) || !can_fail(expression, NULL);
 }
 
 /* A parameter, cast to its type by name: OIDs may differ on the shard. */
@@ -342,6 +388,13 @@ restore_collate(Node *node)
 	return (Node *) collate;
 }
 
+/* May a part of it be left out when it is computed? */
+static bool
+has_branches(Node *node)
+{
+	return IsA(node, CaseExpr) || IsA(node, CoalesceExpr) || IsA(node, BoolExpr);
+}
+
 static bool
 has_type(Node *node)
 {
@@ -353,6 +406,7 @@ static Node *
 ship_node(Node *node, Shipping *shipping)
 {
 	SlShip	   *ship = shipping->ship;
+	int			branches = shipping->branches;
 
 	if (node == NULL || shipping->has_failed)
 		return node;
@@ -362,12 +416,21 @@ ship_node(Node *node, Shipping *shipping)
 	if (IsA(node, Const))
 		return copyObject(node);
 	if (has_type(node) && sl_ship_is_local(ship, node))
-		return make_param(ship, node);
+	{
+		if (shipping->branches == 0 || sl_ship_is_harmless(node))
+			return make_param(ship, node);
+
+		/* The shard knows the value when it plans, and would fail then. */
+		if (has_row_value(node, NULL))
+			return fail(shipping, node);
+	}
 	if (IsA(node, Var))
 		return is_shippable_column((Var *) node) ? copyObject(node) : fail(shipping, node);
 	if (IsA(node, PlaceHolderVar) || !is_shippable_node(ship, node))
 		return fail(shipping, node);
+	shipping->branches += has_branches(node) ? 1 : 0;
 	node = expression_tree_mutator(node, ship_node, (void *) shipping);
+	shipping->branches = branches;
 	return restore_collate(node);
 }
 
