@@ -166,6 +166,18 @@ SELECT (SELECT count(*) FROM customers WHERE v.x = 0 OR length(name) = 10 / v.x)
 SELECT (SELECT count(*) FROM customers WHERE coalesce(id, 10 / v.x) > 0) FROM (VALUES (0), (1)) v(x);
 SELECT (SELECT count(*) FROM customers WHERE (v.x = 0 AND id = 3) OR (v.x <> 0 AND id = 10 / v.x)) FROM (VALUES (0), (1)) v(x);
 SELECT plan('SELECT (SELECT count(*) FROM customers WHERE v.x IS NULL OR id = v.x OR name = v.x::text) FROM (VALUES (0), (1)) v(x)');
+-- Rows that change shards are changed once, also if shards take turns.
+SET shardlet.max_parallel_shards = 1;
+BEGIN;
+UPDATE customers SET id = id + 1000;
+SELECT count(*), min(id), max(id) FROM customers;
+ROLLBACK;
+BEGIN;
+WITH new AS (INSERT INTO customers SELECT id + 1000, name FROM plain_customers RETURNING id)
+	UPDATE customers SET name = name || random()::int FROM new WHERE new.id = customers.id + 1000;
+SELECT count(*) FROM customers;
+ROLLBACK;
+RESET shardlet.max_parallel_shards;
 -- Statistics.
 SELECT count(*) FROM orders WHERE total = 0;
 ANALYZE orders;

@@ -65,84 +65,92 @@ is_kept_above(const NestLoop *join)
 	return IsA(inner, Material) && join->nestParams == NIL && bms_is_empty(inner->extParam);
 }
 
+/* A scan that is looked for, and what was passed on the way to it. */
+typedef struct Search
+{
+	const Plan *scan;
+	Bitmapset  *set_once;		/* parameters that do not make it run again */
+	bool		repeats;
+} Search;
+
 /*
- * Looks for the scan in a plan.  If it is there, tells whether something above
- * it reads it more than once.  EXEC_FLAG_REWIND alone does not tell: it is a
- * wish for speed, and not all nodes pass it on.
+ * Values of subqueries that run once do not make what is below run again.  The
+ * parameter by which plans look at a row again is of no concern here: it never
+ * changes while the plan itself runs.
+ */
+static void
+note_params(Search *search, const Plan *plan, bool repeats)
+{
+	ListCell   *cell;
+	ListCell   *param;
+
+	if (IsA(plan, ModifyTable))
+		search->set_once = bms_add_member(search->set_once, ((const ModifyTable *) plan)->epqParam);
+	if (IsA(plan, LockRows))
+		search->set_once = bms_add_member(search->set_once, ((const LockRows *) plan)->epqParam);
+	if (repeats)
+		return;
+	foreach(cell, plan->initPlan)
+	{
+		foreach(param, lfirst_node(SubPlan, cell)->setParam)
+			search->set_once = bms_add_member(search->set_once, lfirst_int(param));
+	}
+}
+
+static List *
+children_of(const Plan *plan)
+{
+	if (IsA(plan, Append))
+		return ((const Append *) plan)->appendplans;
+	if (IsA(plan, MergeAppend))
+		return ((const MergeAppend *) plan)->mergeplans;
+	if (IsA(plan, CustomScan))
+		return ((const CustomScan *) plan)->custom_plans;
+	if (IsA(plan, SubqueryScan))
+		return list_make1(((const SubqueryScan *) plan)->subplan);
+	return NIL;
+}
+
+/*
+ * Looks for the scan in a plan.  If it is there, finds out whether something
+ * above it reads it more than once.  EXEC_FLAG_REWIND alone does not tell: it is
+ * a wish for speed, and not all nodes pass it on.
  */
 static bool
-find_scan(const Plan *plan, const Plan *scan, bool repeats, bool *result)
+find_scan(const Plan *plan, Search *search, bool repeats)
 {
-	List	   *children = NIL;
 	bool		inner_repeats;
 	ListCell   *cell;
 
 	if (plan == NULL)
 		return false;
 	check_stack_depth();
-	if (plan == scan)
+	note_params(search, plan, repeats);
+	if (plan == search->scan)
 	{
-		*result = repeats;
+		search->repeats = repeats || !bms_is_subset(plan->extParam, search->set_once);
 		return true;
 	}
-	if (IsA(plan, Append))
-		children = ((const Append *) plan)->appendplans;
-	else if (IsA(plan, MergeAppend))
-		children = ((const MergeAppend *) plan)->mergeplans;
-	else if (IsA(plan, CustomScan))
-		children = ((const CustomScan *) plan)->custom_plans;
-	else if (IsA(plan, SubqueryScan))
-		children = list_make1(((const SubqueryScan *) plan)->subplan);
-	foreach(cell, children)
+	foreach(cell, children_of(plan))
 	{
-		if (find_scan(lfirst(cell), scan, repeats, result))
+		if (find_scan(lfirst(cell), search, repeats))
 			return true;
 	}
 	inner_repeats = IsA(plan, NestLoop) ? !is_kept_above((const NestLoop *) plan) :
 		repeats || IsA(plan, RecursiveUnion);
-	return find_scan(plan->lefttree, scan, repeats, result) ||
-		find_scan(plan->righttree, scan, inner_repeats, result);
-}
-
-/*
- * Takes away the parameters that every scan below an UPDATE or FOR UPDATE has:
- * they are for looking at a row again, and never change.
- */
-static Bitmapset *
-without_recheck(Bitmapset *params, const Plan *plan)
-{
-	for (; plan != NULL; plan = plan->lefttree)
-	{
-		if (IsA(plan, ModifyTable))
-			params = bms_del_member(params, ((const ModifyTable *) plan)->epqParam);
-		else if (IsA(plan, LockRows))
-			params = bms_del_member(params, ((const LockRows *) plan)->epqParam);
-	}
-	return params;
-}
-
-/* Does what the scan reads depend on something outside of it? */
-static bool
-has_params(const PlannedStmt *statement, const Plan *scan)
-{
-	Bitmapset  *params = without_recheck(bms_copy(scan->extParam), statement->planTree);
-	ListCell   *cell;
-
-	foreach(cell, statement->subplans)
-		params = without_recheck(params, lfirst(cell));
-	return !bms_is_empty(params);
+	return find_scan(plan->lefttree, search, repeats) ||
+		find_scan(plan->righttree, search, inner_repeats);
 }
 
 /* May the rows of the scan be read more than once? */
 bool
 sl_statement_repeats(const PlannedStmt *statement, const Plan *scan)
 {
-	bool		result = true;
+	Search		search = {.scan = scan};
 	ListCell   *cell;
 
-	if (has_params(statement, scan) ||
-		find_scan(statement->planTree, scan, false, &result))
-		return result;
+	if (find_scan(statement->planTree, &search, false))
+		return search.repeats;
 	foreach(cell, statement->subplans)
 	{
 		const Plan *plan = lfirst(cell);
@@ -150,8 +158,8 @@ sl_statement_repeats(const PlannedStmt *statement, const Plan *scan)
 											   bms_is_member(foreach_current_index(cell) + 1,
 															 statement->rewindPlanIDs));
 
-		if (find_scan(plan, scan, repeats, &result))
-			return result;
+		if (find_scan(plan, &search, repeats))
+			return search.repeats;
 	}
 	return true;
 }

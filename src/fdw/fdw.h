@@ -75,6 +75,7 @@ enum
 #define SL_SCAN_COUNTS		0x20	/* its rows are the statement's */
 #define SL_SCAN_SINGLE		0x40	/* the plan relies on one shard having all */
 #define SL_SCAN_TARGET		0x80	/* rows are found to be changed */
+#define SL_SCAN_MOVES		0x100	/* and may have to change shards */
 #define SL_SCAN_ONE_ROW		0x10	/* of aggregates, even of no rows at all */
 
 /* fdw_plan.c */

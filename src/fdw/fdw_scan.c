@@ -162,6 +162,18 @@ sl_scan_open(ForeignScanState *node)
 	return scan;
 }
 
+/*
+ * Must rows be looked for that are to be changed, and not be locked then?  Where
+ * rows may have come to a shard by this very statement before it is asked,
+ * a lock would find these as well.
+ */
+static bool
+is_unlocked(const SlScan *scan, const PlannedStmt *statement)
+{
+	return (scan->flags & SL_SCAN_TARGET) != 0 &&
+		(scan->may_repeat || (scan->flags & SL_SCAN_MOVES) != 0 || statement->hasModifyingCTE);
+}
+
 /* Prepares a scan to run. */
 static void
 begin(ForeignScanState *node, SlScan *scan)
@@ -170,7 +182,7 @@ begin(ForeignScanState *node, SlScan *scan)
 
 	make_shape(node, scan);
 	scan->may_repeat = sl_statement_repeats(estate->es_plannedstmt, node->ss.ps.plan);
-	scan->is_unlocked = scan->may_repeat && (scan->flags & SL_SCAN_TARGET) != 0;
+	scan->is_unlocked = is_unlocked(scan, estate->es_plannedstmt);
 	sl_fanout_settle(&scan->home);
 	scan->home.user = find_user(node);
 	scan->callback.func = leave_home;

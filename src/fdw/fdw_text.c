@@ -383,6 +383,24 @@ lock_word(LockClauseStrength strength)
 	}
 }
 
+/* May the UPDATE put rows on other shards?  Triggers may set the key, too. */
+static bool
+may_move(const Writing *writing, Index index)
+{
+	const SlTable *table = ((const SlMember *) linitial(writing->info->members))->table;
+	Relation	relation = table_open(table->relid, NoLock);
+	bool		result = (int) index != writing->root->parse->resultRelation ||
+	(relation->trigdesc != NULL && relation->trigdesc->trig_update_before_row);
+
+	for (int i = 0; i < table->key_count; i++)
+	{
+		result = result || list_member_int(writing->root->update_colnos, table->key[i]) ||
+			TupleDescAttr(RelationGetDescr(relation), table->key[i] - 1)->attgenerated != '\0';
+	}
+	table_close(relation, NoLock);
+	return result;
+}
+
 /*
  * Rows that are changed or locked here are locked on the shards.  This comes
  * behind the statement when it runs: a scan that is read again must not see what
@@ -404,6 +422,8 @@ make_lock(Writing *writing)
 	{
 		word = " FOR UPDATE";
 		writing->flags |= SL_SCAN_TARGET;
+		if (query->commandType == CMD_UPDATE && may_move(writing, index))
+			writing->flags |= SL_SCAN_MOVES;
 	}
 	else if (mark != NULL)
 		word = lock_word(mark->strength);

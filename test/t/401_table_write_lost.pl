@@ -125,6 +125,11 @@ sleep 1;
 is($c->sql(q{UPDATE orders SET note = note || '!' WHERE order_id = 1 AND random() >= 0; SELECT count(*) FROM orders WHERE note = 'held!'}), 10,
 	'UPDATE waits for rows that are locked, and sees what became of them');
 $c->psql_end($locker);
+$locker = $c->psql_begin(q{BEGIN; UPDATE orders SET note = 'held' WHERE order_id = 1; SELECT pg_sleep(3); COMMIT;});
+sleep 1;
+is($c->sql(q{UPDATE orders SET note = note || (SELECT 1 + count(*) FROM waits) || (SELECT count(*) FROM waits WHERE n = order_id) WHERE order_id = 1; SELECT count(*) FROM orders WHERE note = 'held10'}), 10,
+	'also with subqueries in what is set');
+$c->psql_end($locker);
 is($c->sqlstate(q{SET shardlet.shard_timeout = '1s'; BEGIN; SELECT count(*) FROM orders; INSERT INTO orders SELECT 1, 1 FROM pg_sleep(0) ON CONFLICT DO NOTHING; COMMIT}), '', 'shard_timeout does not strike what is quick');
 
 done_testing();
