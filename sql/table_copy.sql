@@ -219,6 +219,23 @@ COPY orders FROM STDIN;
 \.
 ROLLBACK;
 
+-- A key that depends on the clock is the router's.
+SELECT shardlet.create_map('tf_times', key_types => '{timestamptz}');
+CREATE TABLE times (at timestamptz PRIMARY KEY, n int);
+SELECT shardlet.distribute('times', 'tf_times', 'at');
+COPY times FROM STDIN (FORMAT csv);
+now,1
+\.
+COPY times FROM STDIN (FORMAT csv);
+now,2
+\.
+COPY times FROM STDIN (FORMAT csv);
+now,3
+\.
+SELECT count(*) FROM shardlet.query('tf_times', 'SELECT at FROM tf.times') AS t(at timestamptz, shardlet_shard name) WHERE shardlet.route('tf_times', at) = shardlet_shard;
+DROP TABLE times;
+SELECT shardlet.drop_map('tf_times');
+
 SET client_min_messages = warning;
 DROP TABLE orders, plain, file, serials;
 SELECT count(*) FROM shardlet.execute('tf_map', 'DROP SCHEMA tf CASCADE');

@@ -15,6 +15,7 @@
 
 #include "access/sysattr.h"
 #include "catalog/pg_authid.h"
+#include "catalog/pg_proc.h"
 #include "commands/copy.h"
 #include "commands/copyfrom_internal.h"
 #include "commands/defrem.h"
@@ -115,6 +116,18 @@ has_domain_default(TupleDesc descriptor)
 	return false;
 }
 
+/* Would a shard read the same value?  It has a clock of its own for 'now'. */
+static bool
+reads_equally(Oid type)
+{
+	Oid			function;
+	Oid			io_param;
+
+	getTypeInputInfo(getBaseType(type), &function, &io_param);
+	return func_volatile(function) == PROVOLATILE_IMMUTABLE;
+}
+
+/* Does each line have the key, as the shard will read it? */
 static bool
 has_key(const CopyStmt *statement, Relation relation)
 {
@@ -125,7 +138,7 @@ has_key(const CopyStmt *statement, Relation relation)
 	{
 		Form_pg_attribute column = TupleDescAttr(descriptor, table->key[i] - 1);
 
-		if (column->attgenerated != '\0' ||
+		if (column->attgenerated != '\0' || !reads_equally(column->atttypid) ||
 			!has_column(statement->attlist, NameStr(column->attname)))
 			return false;
 	}
