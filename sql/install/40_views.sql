@@ -110,7 +110,7 @@ SELECT
 	t.shard,
 	t.attached,
 	(SELECT pg_catalog.array_agg(p.constraint_name::text ORDER BY p.constraint_name)
-		FROM shardlet.catalog_foreign_key p
+		FROM shardlet.catalog_foreign_key p JOIN pg_catalog.pg_class r ON r.oid = p.referenced
 		WHERE p.tbl = t.relid) AS pending_foreign_keys
 FROM (
 	SELECT
