@@ -64,6 +64,7 @@ make_leaf(Making *making, SlPruneOp op, int column, Node *expression)
 							get_atttype(making->table->relid, making->table->key[column]), type))
 		return NIL;
 	*making->expressions = lappend(*making->expressions, copyObject(expression));
+	/* cppcheck-suppress unknownEvaluationOrder */
 	return list_make3(makeInteger(op), makeInteger(column),
 					  makeInteger(list_length(*making->expressions) - 1));
 }

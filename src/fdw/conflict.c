@@ -139,9 +139,13 @@ write_set(Clause *clause)
 
 	forboth(cell, clause->plan->onConflictSet, column, clause->plan->onConflictCols)
 	{
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		TargetEntry *entry = lfirst(cell);
+
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		char	   *name = get_attname(relid, (AttrNumber) lfirst_int(column), false);
 
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		check_key(clause, (Node *) entry->expr, (AttrNumber) lfirst_int(column));
 		appendStringInfo(&clause->sql, "%s%s = ",
 						 cell == list_head(clause->plan->onConflictSet) ? " DO UPDATE SET " : ", ",

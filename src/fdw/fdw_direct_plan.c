@@ -54,10 +54,12 @@ can_set(const SlRel *info, List *values, List *columns)
 
 	forboth(value_cell, values, column_cell, columns)
 	{
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		TargetEntry *entry = lfirst_node(TargetEntry, value_cell);
 
 		if (entry->resjunk)
 			continue;
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		if (is_key(member->table, lfirst_int(column_cell)) ||
 			!sl_ship_is_possible(&info->ship, (Node *) entry->expr))
 			return false;
@@ -74,11 +76,13 @@ write_set(SlDeparse *deparse, Oid table, List *values, List *columns)
 
 	forboth(value_cell, values, column_cell, columns)
 	{
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		TargetEntry *entry = lfirst_node(TargetEntry, value_cell);
 
 		if (entry->resjunk)
 			continue;
 		appendStringInfo(&deparse->sql, "%s %s = ", is_first ? " SET" : ",",
+		/* cppcheck-suppress nullPointerRedundantCheck */
 						 quote_identifier(get_attname(table, (AttrNumber) lfirst_int(column_cell), false)));
 		sl_deparse_expr(deparse, (Node *) entry->expr);
 		is_first = false;
@@ -174,6 +178,7 @@ make_direct(SlShip *ship, ForeignScan *scan, ModifyTable *plan, Index index, con
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_PARAM_COUNT)) =
 		makeInteger(list_length(ship->params));
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_PRUNE)) =
+	/* cppcheck-suppress unknownEvaluationOrder */
 		list_make1(list_make2(makeInteger((int) member->table->relid), program));
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_SORT)) = NIL;
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_LOCK)) = makeString("");

@@ -357,6 +357,7 @@ write_order(Writing *writing, List *keys)
 						 sl_pathkey_is_descending(key) ? " DESC" : " ASC",
 						 key->pk_nulls_first ? "FIRST" : "LAST");
 		writing->sort = lappend(writing->sort,
+		/* cppcheck-suppress unknownEvaluationOrder */
 								list_make4_oid((Oid) place, operator,
 											   key->pk_eclass->ec_collation,
 											   key->pk_nulls_first ? 1 : 0));
@@ -502,6 +503,7 @@ make_programs(const Writing *writing, List *clauses, List **expressions)
 		sl_prune_make(&writing->ship, member->index, member->table, clauses, expressions);
 
 		if (program != NIL || foreach_current_index(cell) == 0)
+			/* cppcheck-suppress unknownEvaluationOrder */
 			result = lappend(result, list_make2(makeInteger((int) member->table->relid), program));
 	}
 	return result;
@@ -561,6 +563,7 @@ limit_places(const SlRel *info, List **expressions)
 		places[1] = list_length(*expressions);
 		*expressions = lappend(*expressions, copyObject(info->limit_offset));
 	}
+	/* cppcheck-suppress unknownEvaluationOrder */
 	return list_make2_int(places[0], places[1]);
 }
 
@@ -574,6 +577,7 @@ make_plan(Writing *writing, ForeignPath *path, List *target_list)
 	int			param_count = list_length(writing->ship.params);
 	List	   *private;
 
+	/* cppcheck-suppress unknownEvaluationOrder */
 	private = list_make5(makeString(writing->deparse.sql.data), writing->columns,
 						 makeInteger(writing->flags), makeInteger(param_count), programs);
 	private = lappend(private, writing->sort);

@@ -68,15 +68,10 @@ typedef struct SlModify
 	MemoryContextCallback callback;
 	EState	   *estate;
 	Relation	relation;
-	CmdType		operation;
 	HTAB	   *changed;		/* rows, if they are not locked; or NULL */
 	char	   *lock_sql;
 	SlFailure  *lock_failure;	/* what it means that it finds no row */
 	SlStatement *statement;
-	Oid			user;
-	bool		counts;			/* its rows count for the command's tag */
-	bool		needs_reply;	/* each row's fate must be known at once */
-	bool		is_bulk;		/* many rows are expected */
 	SlRowRoute	route;
 	SlPipe	   *pipe;
 	uint64		claimed;		/* rows that were sent and count as written */
@@ -84,12 +79,12 @@ typedef struct SlModify
 	uint64		copied;			/* rows of COPYs that have ended */
 	int64		corrected;		/* was taken off the count already */
 	MemoryContext work;			/* reset for every row */
+	CmdType		operation;
+	Oid			user;
 
 	/* columns that come back */
 	List	   *returning;
-	bool		returning_binary;
 	SlDecoder  *decoder;
-	int			wire_count;
 
 	/* INSERT */
 	List	   *insert_columns;
@@ -98,28 +93,35 @@ typedef struct SlModify
 	SlCopyIn   *copy;
 	SlCopyRow  *copy_row;
 	uint64		inserted;		/* rows so far */
-	bool		shuns_copy;		/* COPY was ended too often */
 
 	/* ON CONFLICT */
 	const char *conflict;		/* the clause; NULL: none */
-	bool		conflict_updates;
 	List	   *conflict_params;	/* ExprStates */
 	List	   *conflict_types; /* OIDs */
-	int			conflict_param_count;
 	const char **conflict_values;
 	ExprContext *conflict_context;
 	List	   *batches;		/* rows that wait to be sent together */
+	int			conflict_param_count;
 
 	/* UPDATE and DELETE */
-	AttrNumber	ctid_junk;
-	AttrNumber	shard_junk;
-	AttrNumber	table_junk;
+	int			wire_count;		/* of columns that come back */
 	List	   *update_columns;
 	char	   *update_sql;
 	SlCopyRow  *update_values;
-	bool		key_may_change;
 	char	   *delete_sql;
 	char	   *move_sql;		/* DELETE of a row that changes shards */
+	AttrNumber	ctid_junk;
+	AttrNumber	shard_junk;
+	AttrNumber	table_junk;
+
+	/* what kind of work it is */
+	bool		counts;			/* its rows count for the command's tag */
+	bool		needs_reply;	/* each row's fate must be known at once */
+	bool		is_bulk;		/* many rows are expected */
+	bool		returning_binary;
+	bool		shuns_copy;		/* COPY was ended too often */
+	bool		conflict_updates;
+	bool		key_may_change;
 } SlModify;
 
 /* modify.c */

@@ -108,6 +108,7 @@ sl_modify_plan(PlannerInfo *root, ModifyTable *plan, Index index, int subplan)
 	if (plan->operation == CMD_INSERT && plan->onConflictAction != ONCONFLICT_NONE)
 		sl_conflict_plan(root, plan, relation, &conflict);
 	table_close(relation, NoLock);
+	/* cppcheck-suppress unknownEvaluationOrder */
 	return list_make5(columns, returning, makeString(pstrdup(conflict.clause)), conflict.params,
 					  makeInteger(conflict.updates));
 }
