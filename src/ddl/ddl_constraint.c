@@ -186,6 +186,8 @@ joins_keys(const SlTable *table, const SlTable *target, int place, const List *c
 	char	   *wanted = get_attname(table->relid, table->key[place], false);
 	char	   *wanted_target = get_attname(target->relid, target->key[place], false);
 
+	if (columns == NIL || target_columns == NIL)
+		return false;
 	for (int i = 0; i < Min(list_length(columns), list_length(target_columns)); i++)
 	{
 		if (strcmp(strVal(list_nth(columns, i)), wanted) == 0 &&
