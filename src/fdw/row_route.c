@@ -147,8 +147,8 @@ sl_row_route_key(SlRowRoute *route, const Datum *values, const bool *nulls)
 SlShard *
 sl_row_route(SlRowRoute *route, TupleTableSlot *slot)
 {
-	Datum		values[SL_MAX_KEYS];
-	bool		nulls[SL_MAX_KEYS];
+	Datum		values[SL_MAX_KEYS] = {0};
+	bool		nulls[SL_MAX_KEYS] = {0};
 
 	for (int i = 0; i < route->table->key_count; i++)
 		values[i] = slot_getattr(slot, route->table->key[i], &nulls[i]);
