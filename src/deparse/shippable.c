@@ -16,7 +16,6 @@
 
 #include "access/transam.h"
 #include "catalog/dependency.h"
-#include "catalog/pg_aggregate.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_operator.h"
 #include "catalog/pg_proc.h"
@@ -28,7 +27,6 @@
 #include "optimizer/optimizer.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "deparse/deparse.h"
 #include "key/key.h"
@@ -233,20 +231,11 @@ fail(Shipping *shipping, Node *node)
 static bool
 is_shippable_aggregate(const SlShip *ship, const Aggref *aggregate)
 {
-	HeapTuple	tuple;
-	bool		is_internal;
-
-	if (!ship->with_aggregates || aggregate->aggsplit != AGGSPLIT_SIMPLE ||
-		aggregate->agglevelsup != 0 || aggregate->aggvariadic ||
-		!is_known_object(ship, aggregate->aggfnoid, ProcedureRelationId))
-		return false;
-	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate->aggfnoid));
-	is_internal = HeapTupleIsValid(tuple);
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-
 	/* Stable ones depend on how values are written, such as json_agg. */
-	return is_internal && func_volatile(aggregate->aggfnoid) == PROVOLATILE_IMMUTABLE;
+	return ship->with_aggregates && aggregate->aggsplit == AGGSPLIT_SIMPLE &&
+		aggregate->agglevelsup == 0 && !aggregate->aggvariadic &&
+		is_known_object(ship, aggregate->aggfnoid, ProcedureRelationId) &&
+		func_volatile(aggregate->aggfnoid) == PROVOLATILE_IMMUTABLE;
 }
 
 /* A system column that has the same meaning on the shard. */
