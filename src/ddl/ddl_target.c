@@ -125,8 +125,6 @@ reference_tables(void)
 {
 	Oid			function = sl_ddl_reference_function();
 	List	   *relids = NIL;
-	List	   *result = NIL;
-	ListCell   *cell;
 	Relation	relation;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -144,14 +142,7 @@ reference_tables(void)
 	}
 	systable_endscan(scan);
 	table_close(relation, AccessShareLock);
-	foreach(cell, relids)
-	{
-		SlTable    *table = sl_table_get(lfirst_oid(cell));
-
-		if (table != NULL)
-			result = lappend(result, table);
-	}
-	return result;
+	return sl_table_get_all(relids);
 }
 
 /* Was it placed on a shard that does not exist any more? */

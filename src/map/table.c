@@ -222,6 +222,23 @@ sl_table_homes(const SlTable *table)
 	return sl_table_owners(table);
 }
 
+/* Returns those of the relations that are tables of ours: SlTables. */
+List *
+sl_table_get_all(List *relids)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, relids)
+	{
+		SlTable    *table = sl_table_get(lfirst_oid(cell));
+
+		if (table != NULL)
+			result = lappend(result, table);
+	}
+	return result;
+}
+
 /* Returns all tables that are sharded or placed: SlTables. */
 List *
 sl_table_all(void)
@@ -231,8 +248,6 @@ sl_table_all(void)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 	List	   *relids = NIL;
-	List	   *result = NIL;
-	ListCell   *cell;
 
 	if (!OidIsValid(server))
 		return NIL;
@@ -247,14 +262,7 @@ sl_table_all(void)
 	}
 	systable_endscan(scan);
 	table_close(relation, AccessShareLock);
-	foreach(cell, relids)
-	{
-		SlTable    *table = sl_table_get(lfirst_oid(cell));
-
-		if (table != NULL)
-			result = lappend(result, table);
-	}
-	return result;
+	return sl_table_get_all(relids);
 }
 
 /* Returns the names of a map's tables, or of those placed on a shard. */

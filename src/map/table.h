@@ -54,6 +54,7 @@ extern List *sl_table_key_names(const char *key);
 extern List *sl_table_owners(const SlTable *table);
 extern List *sl_table_homes(const SlTable *table);
 extern List *sl_table_all(void);
+extern List *sl_table_get_all(List *relids);
 extern List *sl_table_names_of(const SlMap *map, const SlShard *shard);
 extern char *sl_table_list_names(List *names);
 extern const SlShardlet *sl_table_route(const SlTable *table, const Datum *key);
