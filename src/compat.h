@@ -276,6 +276,21 @@ sl_returns_old(Node *node, void *context)
 }
 #endif
 
+#if PG_VERSION_NUM < 180000
+#define sl_is_returning_expr(node) false
+#else
+#define sl_is_returning_expr(node) IsA(node, ReturningExpr)
+#endif
+
+/* 18 keeps the expressions that rows are grouped by in the range table. */
+#if PG_VERSION_NUM < 180000
+#define sl_is_group_entry(entry) false
+#define sl_group_exprs(entry) ((entry)->values_lists)
+#else
+#define sl_is_group_entry(entry) ((entry)->rtekind == RTE_GROUP)
+#define sl_group_exprs(entry) ((entry)->groupexprs)
+#endif
+
 /* 17 has NOT NULL among the constraints, of domains first. */
 #if PG_VERSION_NUM < 170000
 #define CONSTRAINT_NOTNULL 'n'

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "access/transam.h"
+#include "catalog/pg_aggregate.h"
 #include "catalog/pg_collation.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/lsyscache.h"
@@ -131,6 +132,92 @@ derive_collate(CollateExpr *collate, Derivation *derivation)
 	return false;
 }
 
+/* Something that has nothing to do with the collation of what is around it. */
+static void
+derive_apart(Node *node, Derivation *derivation)
+{
+	Derivation	own = {.ship = derivation->ship};
+
+	(void) derive(node, &own);
+	derivation->has_failed = derivation->has_failed || own.has_failed;
+}
+
+/* Each clause of a statement, and what is in it, stands for itself. */
+static bool
+derive_clause(Node *node, Derivation *derivation)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Query:
+			return query_tree_walker((Query *) node, derive_clause, (void *) derivation,
+									 QTW_IGNORE_JOINALIASES);
+		case T_List:
+		case T_TargetEntry:
+		case T_RangeTblRef:
+		case T_FromExpr:
+		case T_JoinExpr:
+		case T_SetOperationStmt:
+		case T_CommonTableExpr:
+		case T_WindowClause:
+		case T_OnConflictExpr:
+		case T_InferenceElem:
+		case T_RangeTblFunction:
+			return expression_tree_walker(node, derive_clause, (void *) derivation);
+		default:
+			derive_apart(node, derivation);
+			return false;
+	}
+}
+
+/* A subquery's first column counts as a column. */
+static bool
+derive_subquery(SubLink *link, Derivation *derivation)
+{
+	derive_apart(link->testexpr, derivation);
+	(void) derive_clause(link->subselect, derivation);
+	return derive_leaf((Node *) link, derivation);
+}
+
+/* Rows are compared column by column, each pair by a collation of its own. */
+static bool
+derive_rows(RowCompareExpr *compare, Derivation *derivation)
+{
+	ListCell   *left;
+	ListCell   *right;
+	ListCell   *wanted;
+
+	forthree(left, compare->largs, right, compare->rargs, wanted, compare->inputcollids)
+	{
+		Derivation	pair = {.ship = derivation->ship};
+
+		(void) derive(lfirst(left), &pair);
+		(void) derive(lfirst(right), &pair);
+		check_input((Node *) compare, lfirst_oid(wanted), &pair);
+		derivation->has_failed = derivation->has_failed || pair.has_failed;
+	}
+	return false;
+}
+
+/* What an aggregate's rows are sorted by is not among its arguments. */
+static void
+derive_aggregate(Aggref *aggregate, Derivation *below)
+{
+	ListCell   *cell;
+
+	foreach(cell, aggregate->args)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, cell);
+
+		if (entry->resjunk)
+			derive_apart((Node *) entry->expr, below);
+		else
+			(void) derive((Node *) entry->expr, below);
+	}
+	derive_apart((Node *) aggregate->aggfilter, below);
+}
+
 /* Collects the collation of what is below a node, and checks the node's own. */
 static bool
 derive(Node *node, Derivation *derivation)
@@ -148,7 +235,14 @@ derive(Node *node, Derivation *derivation)
 		return derive_leaf(node, derivation);
 	if (IsA(node, CollateExpr))
 		return derive_collate((CollateExpr *) node, derivation);
-	derive_below(node, &below);
+	if (IsA(node, SubLink))
+		return derive_subquery((SubLink *) node, derivation);
+	if (IsA(node, RowCompareExpr))
+		return derive_rows((RowCompareExpr *) node, derivation);
+	if (IsA(node, Aggref) && ((Aggref *) node)->aggkind == AGGKIND_NORMAL)
+		derive_aggregate((Aggref *) node, &below);
+	else
+		derive_below(node, &below);
 	check_input(node, exprInputCollation(node), &below);
 	if (!OidIsValid(exprCollation(node)))
 	{
@@ -166,12 +260,15 @@ derive(Node *node, Derivation *derivation)
 	return false;
 }
 
-/* Does the expression, as it will be written, compare as it was meant? */
+/* Does the expression or statement, as it will be written, compare as it was meant? */
 bool
 sl_ship_has_collations(const SlShip *ship, Node *expression)
 {
 	Derivation	derivation = {.ship = ship};
 
-	(void) derive(expression, &derivation);
+	if (IsA(expression, Query))
+		(void) derive_clause(expression, &derivation);
+	else
+		(void) derive(expression, &derivation);
 	return !derivation.has_failed;
 }

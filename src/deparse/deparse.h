@@ -24,8 +24,13 @@ typedef struct SlShip
 	List	   *extensions;		/* OIDs of those that all shards have */
 	List	   *types;			/* OIDs of types of the tables' own columns */
 	bool		with_aggregates;
+	bool		is_statement;	/* a whole one, see travel.h */
+	List	   *tables;			/* SlTables that it may be about */
 	List	   *params;			/* expressions of the router, for $1, $2 ... */
 } SlShip;
+
+/* ship_init.c */
+extern void sl_ship_init(SlShip *ship, List *tables);
 
 /* shippable.c */
 extern Node *sl_ship(SlShip *ship, Node *expression);

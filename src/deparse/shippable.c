@@ -11,6 +11,9 @@
  * whatever it is made of, and travels as a parameter: now(), a function of the
  * user's, a value from another table.  In a branch that may not be taken, as of
  * CASE, that is done only to what cannot fail.
+ *
+ * Whole statements go the same way, as the parser and the rewriter left them:
+ * travel.c walks through their clauses and has each expression examined here.
  */
 #include "postgres.h"
 
@@ -25,20 +28,13 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
-#include "deparse/deparse.h"
+#include "compat.h"
+#include "deparse/shipping.h"
 #include "key/key.h"
-
-typedef struct Shipping
-{
-	SlShip	   *ship;
-	bool		has_failed;
-	int			branches;		/* that it is in, and that may not be taken */
-} Shipping;
-
-static Node *ship_node(Node *node, Shipping *shipping);
 
 /* Stable functions that depend on nothing but what is equal on the shards. */
 static const Oid zone_functions[] = {
@@ -63,8 +59,8 @@ is_of_extension(const SlShip *ship, Oid object, Oid class)
 		list_member_oid(ship->extensions, getExtensionOfObject(class, object));
 }
 
-static bool
-is_known_object(const SlShip *ship, Oid object, Oid class)
+bool
+sl_shipping_knows(const SlShip *ship, Oid object, Oid class)
 {
 	return object < FirstGenbkiObjectId || is_of_extension(ship, object, class);
 }
@@ -81,10 +77,10 @@ depends_on_zone_only(Oid function)
 }
 
 /* Functions that name objects of this database are not the same there. */
-static bool
-is_known_function(const SlShip *ship, Oid function)
+bool
+sl_shipping_knows_function(const SlShip *ship, Oid function)
 {
-	if (!is_known_object(ship, function, ProcedureRelationId))
+	if (!sl_shipping_knows(ship, function, ProcedureRelationId))
 		return false;
 	return func_volatile(function) == PROVOLATILE_IMMUTABLE || depends_on_zone_only(function);
 }
@@ -99,7 +95,14 @@ sl_ship_is_type(const SlShip *ship, Oid type)
 		return sl_ship_is_type(ship, element);
 	if (sl_key_names_local_object(type) || get_typtype(type) == TYPTYPE_PSEUDO)
 		return false;
-	return is_known_object(ship, type, TypeRelationId) || list_member_oid(ship->types, type);
+	return sl_shipping_knows(ship, type, TypeRelationId) || list_member_oid(ship->types, type);
+}
+
+/* Of a row that a subquery returns, which may need the shards. */
+static bool
+is_of_subquery(const Param *param)
+{
+	return param->paramkind == PARAM_MULTIEXPR || param->paramkind == PARAM_SUBLINK;
 }
 
 /* Does the expression need something that only the shards, or nobody, has? */
@@ -113,11 +116,9 @@ needs_shard(Node *node, void *context)
 	switch (nodeTag(node))
 	{
 		case T_Var:
-			return bms_is_member(((Var *) node)->varno, ship->relids);
+			return ship->is_statement || bms_is_member(((Var *) node)->varno, ship->relids);
 		case T_Param:
-
-			/* Of a row that a subquery returns; it may need the shards. */
-			return ((Param *) node)->paramkind == PARAM_MULTIEXPR;
+			return is_of_subquery((Param *) node);
 		case T_ArrayCoerceExpr:
 
 			/* What it does with an element is its own affair. */
@@ -221,28 +222,94 @@ make_param(SlShip *ship, Node *expression)
 									param->paramcollid, COERCE_EXPLICIT_CAST);
 }
 
+static bool
+is_not_built_in(Oid function, void *context)
+{
+	return function >= FirstGenbkiObjectId;
+}
+
+static bool
+calls_others(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return check_functions_in_node(node, is_not_built_in, context) ||
+		expression_tree_walker(node, calls_others, context);
+}
+
+/*
+ * Part of a statement, computed on the router.  What is known now stays a
+ * constant, which the shard's planner makes more of than of a parameter.  A
+ * function of the user's may be another one when the plan runs.
+ */
 static Node *
-fail(Shipping *shipping, Node *node)
+compute_here(SlShip *ship, Node *expression)
+{
+	Oid			collation = exprCollation(expression);
+	Node	   *result;
+	CollateExpr *collate;
+
+	if (!has_param(expression, NULL) && !contain_mutable_functions(expression) &&
+		!calls_others(expression, NULL))
+	{
+		result = eval_const_expressions(NULL, expression);
+		if (IsA(result, Const))
+			return result;
+	}
+	result = make_param(ship, expression);
+	if (collation == exprCollation(result) || !OidIsValid(collation))
+		return result;
+
+	/*
+	 * Without a column in it, only COLLATE makes a collation other than its
+	 * type's.
+	 */
+	collate = makeNode(CollateExpr);
+	collate->arg = (Expr *) result;
+	collate->collOid = collation;
+	collate->location = -1;
+	return (Node *) collate;
+}
+
+Node *
+sl_shipping_fail(SlShipping *shipping, Node *node)
 {
 	shipping->has_failed = true;
 	return node;
+}
+
+/* Are an aggregate's rows sorted there as they are here? */
+static bool
+has_known_order(const SlShip *ship, const Aggref *aggregate)
+{
+	ListCell   *cell;
+
+	foreach(cell, aggregate->aggorder)
+	{
+		TargetEntry *entry = get_sortgroupclause_tle(lfirst(cell), aggregate->args);
+
+		if (!sl_ship_is_order(ship, exprCollation((Node *) entry->expr)))
+			return false;
+	}
+	return true;
 }
 
 static bool
 is_shippable_aggregate(const SlShip *ship, const Aggref *aggregate)
 {
 	/* Stable ones depend on how values are written, such as json_agg. */
-	return ship->with_aggregates && aggregate->aggsplit == AGGSPLIT_SIMPLE &&
-		aggregate->agglevelsup == 0 && !aggregate->aggvariadic &&
-		is_known_object(ship, aggregate->aggfnoid, ProcedureRelationId) &&
+	return (ship->is_statement ||
+			(ship->with_aggregates && aggregate->agglevelsup == 0 && !aggregate->aggvariadic)) &&
+		aggregate->aggsplit == AGGSPLIT_SIMPLE && has_known_order(ship, aggregate) &&
+		sl_shipping_knows(ship, aggregate->aggfnoid, ProcedureRelationId) &&
 		func_volatile(aggregate->aggfnoid) == PROVOLATILE_IMMUTABLE;
 }
 
 /* A system column that has the same meaning on the shard. */
 static bool
-is_shippable_column(const Var *column)
+is_shippable_column(const SlShip *ship, const Var *column)
 {
-	return column->varattno > 0 && column->varlevelsup == 0;
+	return column->varattno > 0 && (ship->is_statement || column->varlevelsup == 0);
 }
 
 static Oid
@@ -269,15 +336,15 @@ static bool
 is_known_operator(const SlShip *ship, Node *node)
 {
 	if (IsA(node, OpExpr) || IsA(node, DistinctExpr) || IsA(node, NullIfExpr))
-		return is_known_object(ship, ((OpExpr *) node)->opno, OperatorRelationId);
+		return sl_shipping_knows(ship, ((OpExpr *) node)->opno, OperatorRelationId);
 	if (IsA(node, ScalarArrayOpExpr))
-		return is_known_object(ship, ((ScalarArrayOpExpr *) node)->opno, OperatorRelationId);
+		return sl_shipping_knows(ship, ((ScalarArrayOpExpr *) node)->opno, OperatorRelationId);
 	return true;
 }
 
 /* Types that are written and read in one way, whatever the settings. */
-static bool
-has_one_form(Oid type)
+bool
+sl_shipping_has_one_form(Oid type)
 {
 	switch (type)
 	{
@@ -310,23 +377,71 @@ has_one_form(Oid type)
 static bool
 converts_equally(const CoerceViaIO *cast)
 {
-	return has_one_form(exprType((Node *) cast->arg)) && has_one_form(cast->resulttype);
+	return sl_shipping_has_one_form(exprType((Node *) cast->arg)) && sl_shipping_has_one_form(cast->resulttype);
+}
+
+/* Two rows are compared column by column. */
+static bool
+has_known_operators(const SlShip *ship, const RowCompareExpr *compare)
+{
+	ListCell   *cell;
+
+	foreach(cell, compare->opnos)
+	{
+		if (!sl_shipping_knows(ship, lfirst_oid(cell), OperatorRelationId) ||
+			!sl_shipping_knows_function(ship, get_opcode(lfirst_oid(cell))))
+			return false;
+	}
+	return true;
+}
+
+/* Nodes that the planner would have replaced, or that need the statement around. */
+static bool
+is_shippable_in_statement(const SlShip *ship, Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_FuncExpr:
+			return sl_shipping_knows_function(ship, ((FuncExpr *) node)->funcid);
+		case T_WindowFunc:
+			return sl_shipping_knows_function(ship, ((WindowFunc *) node)->winfnoid);
+		case T_RowCompareExpr:
+			return has_known_operators(ship, (RowCompareExpr *) node);
+		case T_SubscriptingRef:
+
+			/* Of several elements that are set, only the last is written out. */
+			return ((SubscriptingRef *) node)->refassgnexpr == NULL ||
+				IsA(((SubscriptingRef *) node)->refexpr, Var);
+		case T_Param:
+			return is_of_subquery((Param *) node);
+		case T_GroupingFunc:
+		case T_SubLink:
+		case T_FieldSelect:
+		case T_RowExpr:
+		case T_ArrayCoerceExpr:
+		case T_CoerceToDomain:
+			return true;
+		default:
+			return sl_is_returning_expr(node);
+	}
 }
 
 /* May this node run on a shard, if what is below it may? */
 static bool
 is_shippable_node(const SlShip *ship, Node *node)
 {
+	if (ship->is_statement && is_shippable_in_statement(ship, node))
+		return true;
 	switch (nodeTag(node))
 	{
 		case T_FuncExpr:
 			return !((FuncExpr *) node)->funcretset && !((FuncExpr *) node)->funcvariadic &&
-				is_known_function(ship, function_of(node));
+				sl_shipping_knows_function(ship, function_of(node));
 		case T_OpExpr:
 		case T_DistinctExpr:
 		case T_NullIfExpr:
 		case T_ScalarArrayOpExpr:
-			return is_known_operator(ship, node) && is_known_function(ship, function_of(node));
+			return is_known_operator(ship, node) && sl_shipping_knows_function(ship, function_of(node));
 		case T_CoerceViaIO:
 			return converts_equally((CoerceViaIO *) node);
 		case T_Aggref:
@@ -343,14 +458,15 @@ is_shippable_node(const SlShip *ship, Node *node)
 		case T_ArrayExpr:
 		case T_RelabelType:
 		case T_CollateExpr:
-		case T_SubscriptingRef:
 		case T_TargetEntry:
 		case T_List:
 			return true;
+		case T_SubscriptingRef:
+			return !ship->is_statement;
 		case T_SortGroupClause:
-			return !ship->other_collation &&
-				is_known_object(ship, ((SortGroupClause *) node)->eqop, OperatorRelationId) &&
-				is_known_object(ship, ((SortGroupClause *) node)->sortop, OperatorRelationId);
+			return (ship->is_statement || !ship->other_collation) &&
+				sl_shipping_knows(ship, ((SortGroupClause *) node)->eqop, OperatorRelationId) &&
+				sl_shipping_knows(ship, ((SortGroupClause *) node)->sortop, OperatorRelationId);
 		default:
 			return false;
 	}
@@ -381,7 +497,8 @@ restore_collate(Node *node)
 static bool
 has_branches(Node *node)
 {
-	return IsA(node, CaseExpr) || IsA(node, CoalesceExpr) || IsA(node, BoolExpr);
+	return IsA(node, CaseExpr) || IsA(node, CoalesceExpr) || IsA(node, BoolExpr) ||
+		IsA(node, SubLink);
 }
 
 static bool
@@ -391,8 +508,26 @@ has_type(Node *node)
 		!IsA(node, SortGroupClause);
 }
 
-static Node *
-ship_node(Node *node, Shipping *shipping)
+/* A row without a type of its own can be used, but not sent. */
+static bool
+is_row(const SlShip *ship, Node *node)
+{
+	return ship->is_statement &&
+		((IsA(node, RowExpr) && ((RowExpr *) node)->row_typeid == RECORDOID) ||
+		 (IsA(node, SubLink) && ((SubLink *) node)->subLinkType == MULTIEXPR_SUBLINK));
+}
+
+/* Is it computed here?  COLLATE itself must stay to be seen. */
+static bool
+is_router_part(const SlShip *ship, Node *node)
+{
+	return has_type(node) && !is_row(ship, node) &&
+		!(ship->is_statement && IsA(node, CollateExpr)) && sl_ship_is_local(ship, node);
+}
+
+/* Returns the node as shards can run it, or notes that they cannot. */
+Node *
+sl_shipping_node(Node *node, SlShipping *shipping)
 {
 	SlShip	   *ship = shipping->ship;
 	int			branches = shipping->branches;
@@ -400,25 +535,27 @@ ship_node(Node *node, Shipping *shipping)
 	if (node == NULL || shipping->has_failed)
 		return node;
 	check_stack_depth();
-	if (has_type(node) && !sl_ship_is_type(ship, exprType(node)))
-		return fail(shipping, node);
+	if (ship->is_statement && IsA(node, Query))
+		return sl_travel_query((Query *) node, shipping);
+	if (has_type(node) && !is_row(ship, node) && !sl_ship_is_type(ship, exprType(node)))
+		return sl_shipping_fail(shipping, node);
 	if (IsA(node, Const))
 		return copyObject(node);
-	if (has_type(node) && sl_ship_is_local(ship, node))
+	if (is_router_part(ship, node))
 	{
 		if (shipping->branches == 0 || sl_ship_is_harmless(node))
-			return make_param(ship, node);
+			return ship->is_statement ? compute_here(ship, node) : make_param(ship, node);
 
 		/* The shard knows the value when it plans, and would fail then. */
 		if (has_row_value(node, NULL))
-			return fail(shipping, node);
+			return sl_shipping_fail(shipping, node);
 	}
 	if (IsA(node, Var))
-		return is_shippable_column((Var *) node) ? copyObject(node) : fail(shipping, node);
+		return is_shippable_column(ship, (Var *) node) ? copyObject(node) : sl_shipping_fail(shipping, node);
 	if (IsA(node, PlaceHolderVar) || !is_shippable_node(ship, node))
-		return fail(shipping, node);
+		return sl_shipping_fail(shipping, node);
 	shipping->branches += has_branches(node) ? 1 : 0;
-	node = expression_tree_mutator(node, ship_node, (void *) shipping);
+	node = expression_tree_mutator(node, sl_shipping_node, (void *) shipping);
 	shipping->branches = branches;
 	return restore_collate(node);
 }
@@ -430,9 +567,9 @@ ship_node(Node *node, Shipping *shipping)
 Node *
 sl_ship(SlShip *ship, Node *expression)
 {
-	Shipping	shipping = {.ship = ship};
+	SlShipping	shipping = {.ship = ship};
 	List	   *params = list_copy(ship->params);
-	Node	   *result = ship_node(expression, &shipping);
+	Node	   *result = sl_shipping_node(expression, &shipping);
 
 	if (!shipping.has_failed && sl_ship_has_collations(ship, result))
 		return result;

@@ -9,9 +9,7 @@
 #include "postgres.h"
 
 #include "access/sysattr.h"
-#include "access/table.h"
 #include "catalog/pg_class.h"
-#include "commands/extension.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
@@ -25,7 +23,6 @@
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
 #include "utils/typcache.h"
-#include "utils/varlena.h"
 
 #include "base/base.h"
 #include "compat.h"
@@ -43,87 +40,13 @@ refuse_table(Oid table)
 			errhint("Tables on servers of this wrapper are made by functions of schema shardlet."));
 }
 
-/* The extensions that one shard is said to have. */
-static List *
-extensions_of(const SlShard *shard)
-{
-	const char *option = sl_option_get(GetForeignServer(shard->server)->options, "extensions");
-	List	   *names = NIL;
-	List	   *result = NIL;
-	ListCell   *cell;
-
-	if (option == NULL)
-		return NIL;
-	(void) SplitIdentifierString(pstrdup(option), ',', &names);
-	foreach(cell, names)
-	{
-		Oid			extension = get_extension_oid(lfirst(cell), true);
-
-		if (OidIsValid(extension))
-			result = lappend_oid(result, extension);
-	}
-	return result;
-}
-
-static List *
-common_extensions(List *a, List *b)
-{
-	List	   *result = NIL;
-	ListCell   *cell;
-
-	foreach(cell, a)
-	{
-		if (list_member_oid(b, lfirst_oid(cell)))
-			result = lappend_oid(result, lfirst_oid(cell));
-	}
-	return result;
-}
-
-/* What all shards of the table have in common. */
-static void
-look_at_shards(SlShip *ship, const SlTable *table)
-{
-	ListCell   *cell;
-
-	foreach(cell, sl_table_owners(table))
-	{
-		const SlShard *shard = lfirst(cell);
-		List	   *extensions = shard->exists ? extensions_of(shard) : NIL;
-
-		ship->extensions = foreach_current_index(cell) == 0 ? extensions :
-			common_extensions(ship->extensions, extensions);
-		ship->other_collation = ship->other_collation || shard->other_collation;
-	}
-}
-
-/* The shards have the types of the table's own columns. */
-static void
-look_at_types(SlShip *ship, Oid table)
-{
-	Relation	relation = table_open(table, NoLock);
-	TupleDesc	columns = RelationGetDescr(relation);
-
-	for (int i = 0; i < columns->natts; i++)
-	{
-		Form_pg_attribute column = TupleDescAttr(columns, i);
-		Oid			element = get_element_type(column->atttypid);
-
-		if (!column->attisdropped)
-			ship->types = list_append_unique_oid(ship->types, OidIsValid(element) ? element :
-												 column->atttypid);
-	}
-	table_close(relation, NoLock);
-}
-
 /* Prepares to write something about these relations, for the table's shards. */
 void
 sl_fdw_ship_init(SlShip *ship, PlannerInfo *root, Relids relids, const SlTable *table)
 {
-	memset(ship, 0, sizeof(SlShip));
+	sl_ship_init(ship, list_make1((SlTable *) table));
 	ship->root = root;
 	ship->relids = bms_copy(relids);
-	look_at_shards(ship, table);
-	look_at_types(ship, table->relid);
 }
 
 /* The clauses without what the planner knows of them. */

@@ -1,0 +1,28 @@
+/*
+ * shipping.h
+ *		What the files of this folder share that decide what may travel.
+ */
+#ifndef SL_SHIPPING_H
+#define SL_SHIPPING_H
+
+#include "deparse/deparse.h"
+
+/* One expression or statement on its way. */
+typedef struct SlShipping
+{
+	SlShip	   *ship;
+	bool		has_failed;
+	int			branches;		/* that it is in, and that may not be taken */
+} SlShipping;
+
+/* shippable.c */
+extern Node *sl_shipping_node(Node *node, SlShipping *shipping);
+extern Node *sl_shipping_fail(SlShipping *shipping, Node *node);
+extern bool sl_shipping_knows(const SlShip *ship, Oid object, Oid class);
+extern bool sl_shipping_knows_function(const SlShip *ship, Oid function);
+extern bool sl_shipping_has_one_form(Oid type);
+
+/* travel.c */
+extern Node *sl_travel_query(Query *query, SlShipping *shipping);
+
+#endif							/* SL_SHIPPING_H */
