@@ -34,6 +34,7 @@
 #include "guard/guard.h"
 #include "map/map.h"
 #include "plan/plan.h"
+#include "plan/road.h"
 #include "remote/remote.h"
 #include "shard/shard.h"
 #include "stat/stat.h"
@@ -60,6 +61,7 @@ _PG_init(void)
 	sl_modify_init();
 	sl_copy_hook_init();
 	sl_on_conflict_init();
+	sl_road_init();
 	sl_shard_hook_init();
 	sl_ddl_init();
 	sl_reference_init();

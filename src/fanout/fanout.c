@@ -557,7 +557,7 @@ stop_streams(SlFanout *fanout, bool aborts)
 			conns = lappend(conns, stream->conn);
 		sl_stream_release(stream);
 		if (sl_stream_is_live(stream))
-			stream->state = STREAM_FINISHED;
+			sl_stream_finish(stream);
 	}
 	stop_statements(conns, aborts);
 }
@@ -601,6 +601,17 @@ sl_fanout_end(SlFanout *fanout)
 	if (!fanout->is_over)
 		finish_writes(fanout);
 	end_fanout(fanout, false);
+}
+
+/* On how many rows has the statement worked, as the shards say? */
+int64
+sl_fanout_processed(const SlFanout *fanout)
+{
+	int64		count = 0;
+
+	for (int i = 0; i < fanout->stream_count; i++)
+		count += fanout->streams[i].processed;
+	return count;
 }
 
 /*

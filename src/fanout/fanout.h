@@ -111,6 +111,7 @@ typedef struct SlShardStat
 {
 	SlShard    *shard;
 	int64		rows;
+	int64		bytes;			/* of the values that came */
 	int64		us;				/* from sending until the end */
 } SlShardStat;
 
@@ -146,6 +147,7 @@ extern void sl_fanout_leave(SlHome *home);
 extern SlFanout *sl_fanout_begin(const SlFanoutSpec *spec);
 extern bool sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot);
 extern void sl_fanout_end(SlFanout *fanout);
+extern int64 sl_fanout_processed(const SlFanout *fanout);
 extern List *sl_fanout_missing(void);
 extern void sl_fanout_reset_missing(void);
 extern void sl_fanout_add_missing(const SlShard *shard);

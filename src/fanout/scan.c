@@ -39,6 +39,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "fanout/fanout.h"
+#include "fanout/whole_row.h"
 
 typedef struct QueryScanState
 {
@@ -52,9 +53,7 @@ typedef struct QueryScanState
 	bool		has_subplan;	/* they depend on more than that tells */
 	SlFanout   *fanout;			/* NULL: not begun */
 	MemoryContext context;		/* of the fan-out, emptied when it runs anew */
-	TupleDesc	row;			/* the columns */
-	bool		has_whole_row;	/* a column more has all of them as one value */
-	TupleTableSlot *row_slot;	/* for a row that is checked again */
+	SlWholeRow	whole;			/* the columns */
 	bool		may_rescan;
 	Tuplestorestate *kept;		/* rows that may be read again */
 	TupleTableSlot *kept_slot;
@@ -210,17 +209,6 @@ create_state(CustomScan *scan)
 	return (Node *) state;
 }
 
-/* The columns without the row as one value. */
-static TupleDesc
-make_row_descriptor(TupleDesc scanned, int count)
-{
-	TupleDesc	result = CreateTemplateTupleDesc(count);
-
-	for (int i = 1; i <= count; i++)
-		TupleDescCopyEntry(result, i, scanned, i);
-	return BlessTupleDesc(result);
-}
-
 /* Collects what the arguments depend on. */
 static bool
 find_params(Node *node, QueryScanState *state)
@@ -258,10 +246,8 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 	state->function = (Oid) linitial_int(scan->custom_private);
 	state->is_variadic = lsecond_int(scan->custom_private) != 0;
 	state->is_key = lthird_int(scan->custom_private) != 0;
-	state->has_whole_row = lfourth_int(scan->custom_private) != 0;
-	state->row = make_row_descriptor(node->ss.ss_ScanTupleSlot->tts_tupleDescriptor,
-									 list_length(scan->custom_scan_tlist) -
-									 (state->has_whole_row ? 1 : 0));
+	sl_whole_row_open(&state->whole, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor,
+					  lfourth_int(scan->custom_private) != 0);
 	allowed = sl_function_aclcheck(state->function, GetUserId());
 	if (allowed != ACLCHECK_OK)
 		aclcheck_error(allowed, OBJECT_FUNCTION, get_func_name(state->function));
@@ -334,7 +320,7 @@ begin_fanout(QueryScanState *state)
 		call.values[i] = ExecEvalExpr(list_nth(state->arguments, i), econtext, &call.nulls[i]);
 		call.types[i] = list_nth_oid(state->types, i);
 	}
-	state->fanout = sl_call_begin(&call, state->row);
+	state->fanout = sl_call_begin(&call, state->whole.columns);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -367,22 +353,6 @@ take_kept(QueryScanState *state, TupleTableSlot *slot)
 	return true;
 }
 
-/* Adds the row as one value, if that is wanted. */
-static void
-add_whole_row(const QueryScanState *state, TupleTableSlot *slot)
-{
-	MemoryContext old_context;
-	HeapTuple	tuple;
-
-	if (!state->has_whole_row)
-		return;
-	old_context = MemoryContextSwitchTo(state->css.ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
-	tuple = heap_form_tuple(state->row, slot->tts_values, slot->tts_isnull);
-	slot->tts_values[state->row->natts] = HeapTupleGetDatum(tuple);
-	slot->tts_isnull[state->row->natts] = false;
-	MemoryContextSwitchTo(old_context);
-}
-
 static TupleTableSlot *
 access_next(ScanState *node)
 {
@@ -397,7 +367,7 @@ access_next(ScanState *node)
 		begin_fanout(state);
 	if (!sl_fanout_next(state->fanout, slot))
 		return ExecClearTuple(slot);
-	add_whole_row(state, slot);
+	sl_whole_row_add(&state->whole, node, slot);
 
 	/* All kept rows have been read, so this one counts as read too. */
 	if (state->kept != NULL)
@@ -405,34 +375,10 @@ access_next(ScanState *node)
 	return slot;
 }
 
-/*
- * A row of a table has changed since the statement joined it with one of ours:
- * puts that one into the slot, once.
- */
 static bool
 recheck(ScanState *node, TupleTableSlot *slot)
 {
-	QueryScanState *state = (QueryScanState *) node;
-	EPQState   *epq = node->ps.state->es_epq_active;
-	int			index = bms_singleton_member(((CustomScan *) node->ps.plan)->custom_relids) - 1;
-	int			count = state->row->natts;
-
-	if (epq->relsubs_rowmark[index] == NULL)
-		return !TupIsNull(access_next(node));
-	if (epq->relsubs_done[index])
-		return false;
-	epq->relsubs_done[index] = true;
-	if (state->row_slot == NULL)
-		state->row_slot = ExecInitExtraTupleSlot(node->ps.state, state->row, &TTSOpsVirtual);
-	if (!EvalPlanQualFetchRowMark(epq, index + 1, state->row_slot))
-		return false;
-	slot_getallattrs(state->row_slot);
-	ExecClearTuple(slot);
-	memcpy(slot->tts_values, state->row_slot->tts_values, sizeof(Datum) * count);
-	memcpy(slot->tts_isnull, state->row_slot->tts_isnull, sizeof(bool) * count);
-	add_whole_row(state, slot);
-	ExecStoreVirtualTuple(slot);
-	return true;
+	return sl_whole_row_recheck(&((QueryScanState *) node)->whole, node, slot, access_next);
 }
 
 static TupleTableSlot *

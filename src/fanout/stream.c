@@ -489,6 +489,24 @@ columns_changed(const SlStream *stream)
 	return failure;
 }
 
+/* The shard has done its part, or is not needed any more. */
+void
+sl_stream_finish(SlStream *stream)
+{
+	if (stream->stat != NULL && stream->state == STREAM_RUNNING)
+		stream->stat->us += GetCurrentTimestamp() - stream->sent_at;
+	stream->state = STREAM_FINISHED;
+}
+
+/* The end of the statement tells on how many rows it worked. */
+static void
+note_count(SlStream *stream)
+{
+	stream->processed = strtoll(PQcmdTuples(stream->result), NULL, 10);
+	if (stream->stat != NULL && PQnfields(stream->result) == 0)
+		stream->stat->rows += stream->processed;
+}
+
 /* Takes in what has arrived while the statement runs. */
 static void
 step_running(SlStream *stream)
@@ -509,6 +527,8 @@ step_running(SlStream *stream)
 			stream->has_answered = stream->failure == NULL;
 			stream->next_row = 0;
 		}
+		if (event == SL_EVENT_DONE)
+			note_count(stream);
 		if (event == SL_EVENT_MARK)
 			stream->has_snapshot = true;
 		if (stream->result != NULL &&
@@ -529,9 +549,7 @@ step_running(SlStream *stream)
 	}
 	else if (event == SL_EVENT_IDLE)
 	{
-		stream->state = STREAM_FINISHED;
-		if (stream->stat != NULL)
-			stream->stat->us += GetCurrentTimestamp() - stream->sent_at;
+		sl_stream_finish(stream);
 		sl_txn_settle(stream->conn);
 		sl_stream_release(stream);
 	}
@@ -631,9 +649,19 @@ begin_row(SlStream *stream)
 	MemoryContextReset(stream->row_context);
 }
 
+/* How much came with the row? */
+static void
+note_bytes(SlStream *stream)
+{
+	for (int i = 0; i < PQnfields(stream->result); i++)
+		stream->stat->bytes += PQgetlength(stream->result, stream->next_row, i);
+}
+
 static void
 row_is_taken(SlStream *stream)
 {
+	if (stream->stat != NULL)
+		note_bytes(stream);
 	if (++stream->next_row < PQntuples(stream->result))
 		return;
 	PQclear(stream->result);

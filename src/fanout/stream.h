@@ -50,6 +50,7 @@ typedef struct SlStream
 	bool		has_begun;		/* the shard's transaction, by this statement */
 	bool		has_snapshot;	/* the shard has taken it */
 	bool		has_answered;	/* a row, or the end, has come */
+	int64		processed;		/* rows that the shard says it worked on */
 	SlTxnUse	use;
 	SlFailure  *failure;
 	SlDecoder  *decoder;		/* NULL: the description is not looked at yet */
@@ -138,6 +139,7 @@ extern void sl_stream_step(SlStream *stream);
 extern void sl_stream_describe_again(SlStream *stream);
 extern void sl_stream_ask(SlStream *stream, const char *question);
 extern void sl_stream_execute(SlStream *stream);
+extern void sl_stream_finish(SlStream *stream);
 extern bool sl_stream_take_row(SlStream *stream);
 extern void sl_stream_spill(SlStream *stream);
 extern void sl_stream_skip(SlStream *stream);

@@ -11,7 +11,7 @@
 #include "nodes/pathnodes.h"
 
 #include "deparse/prune.h"
-#include "fanout/fanout.h"
+#include "fanout/ask.h"
 
 /* One table of a relation that is read from shards. */
 typedef struct SlMember
@@ -57,7 +57,7 @@ enum
 	SL_SCAN_SQL,				/* String */
 	SL_SCAN_COLUMNS,			/* IntList: where the results go; NIL: in
 								 * order */
-	SL_SCAN_FLAGS,				/* Integer: SL_SCAN_... */
+	SL_SCAN_FLAGS,				/* Integer: see below */
 	SL_SCAN_PARAM_COUNT,		/* Integer: so many of fdw_exprs are
 								 * parameters */
 	SL_SCAN_PRUNE,				/* List of (table's OID, program) */
@@ -68,15 +68,12 @@ enum
 	SL_SCAN_LOCK				/* String: FOR UPDATE ..., or empty */
 };
 
-#define SL_SCAN_LOCKS		0x01	/* rows, on the shards */
-#define SL_SCAN_IDENTITY	0x02	/* rows say where they are */
-#define SL_SCAN_WRITES		0x04	/* UPDATE or DELETE */
-#define SL_SCAN_RETURNS		0x08	/* with RETURNING */
-#define SL_SCAN_COUNTS		0x20	/* its rows are the statement's */
-#define SL_SCAN_SINGLE		0x40	/* the plan relies on one shard having all */
-#define SL_SCAN_TARGET		0x80	/* rows are found to be changed */
-#define SL_SCAN_MOVES		0x100	/* and may have to change shards */
-#define SL_SCAN_ONE_ROW		0x10	/* of aggregates, even of no rows at all */
+/* SL_ASK_..., and these. */
+#define SL_SCAN_IDENTITY	(SL_ASK_FIRST_FREE) /* rows say where they are */
+#define SL_SCAN_RETURNS		(SL_ASK_FIRST_FREE << 1)	/* UPDATE or DELETE with
+														 * RETURNING */
+#define SL_SCAN_MOVES		(SL_ASK_FIRST_FREE << 2)	/* targets that may have
+														 * to change shards */
 
 /* fdw_plan.c */
 extern void sl_fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table);

@@ -15,25 +15,26 @@
 static void
 run_commands(ForeignScanState *node, SlScan *scan)
 {
+	SlAsk	   *ask = &scan->ask;
 	EState	   *estate = node->ss.ps.state;
-	ExprContext *context = node->ss.ps.ps_ExprContext;
-	MemoryContext old_context = MemoryContextSwitchTo(scan->context);
+	MemoryContext old_context = MemoryContextSwitchTo(ask->context);
 	SlTxnUse	use = {
-		.writes = true,.statement = scan->statement->scan_count > 1 ? scan->statement->id : 0
+		.writes = true,.statement = ask->statement->scan_count > 1 ? ask->statement->id : 0
 	};
 	int64		rows = 0;
+	int			param_count;
 	int			count;
-	SlReply    *replies = sl_command_begin_as(sl_scan_shards(scan, context), scan->home.user, true,
-											  &count);
+	SlReply    *replies = sl_command_begin_as(sl_ask_shards(ask), ask->home.user, true, &count);
+	const char **params = sl_ask_params(ask, &param_count);
 
-	sl_command_run(replies, count, scan->sql, scan->param_count, sl_scan_params(scan, context), &use);
-	sl_command_check(replies, count, scan->sql);
+	sl_command_run(replies, count, ask->sql, param_count, params, &use);
+	sl_command_check(replies, count, ask->sql);
 	for (int i = 0; i < count; i++)
 	{
 		rows += replies[i].rows;
-		sl_scan_add_total(scan, replies[i].shard, replies[i].rows, estate->es_query_cxt);
+		sl_ask_add_total(ask, replies[i].shard, replies[i].rows);
 	}
-	if ((scan->flags & SL_SCAN_COUNTS) != 0)
+	if ((ask->flags & SL_ASK_COUNTS) != 0)
 		estate->es_processed += rows;
 	if (node->ss.ps.instrument != NULL)
 		node->ss.ps.instrument->tuplecount += (double) rows;
@@ -48,7 +49,7 @@ next_returned(ForeignScanState *node, SlScan *scan)
 
 	if (TupIsNull(slot))
 		return slot;
-	if ((scan->flags & SL_SCAN_COUNTS) != 0)
+	if ((scan->ask.flags & SL_ASK_COUNTS) != 0)
 		node->ss.ps.state->es_processed++;
 	node->resultRelInfo->ri_projectReturning->pi_exprContext->ecxt_scantuple = slot;
 	return slot;
@@ -59,7 +60,7 @@ sl_fdw_next_direct(ForeignScanState *node)
 {
 	SlScan	   *scan = node->fdw_state;
 
-	if ((scan->flags & SL_SCAN_RETURNS) != 0)
+	if ((scan->ask.flags & SL_SCAN_RETURNS) != 0)
 		return next_returned(node, scan);
 	if (!scan->is_done)
 		run_commands(node, scan);

@@ -152,7 +152,7 @@ make_direct(SlShip *ship, ForeignScan *scan, ModifyTable *plan, Index index, con
 	List	   *returned = NIL;
 	List	   *expressions = NIL;
 	List	   *program;
-	int			flags = SL_SCAN_WRITES;
+	int			flags = SL_ASK_WRITES;
 	SlDeparse	deparse;
 
 	sl_deparse_init(&deparse, ship);
@@ -170,7 +170,7 @@ make_direct(SlShip *ship, ForeignScan *scan, ModifyTable *plan, Index index, con
 	}
 	sl_deparse_end_plain(nest_level);
 	if (plan->canSetTag)
-		flags |= SL_SCAN_COUNTS;
+		flags |= SL_ASK_COUNTS;
 	program = sl_prune_make(ship, index, member->table, conditions, &expressions);
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_SQL)) = makeString(deparse.sql.data);
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_COLUMNS)) = returned;

@@ -422,7 +422,7 @@ make_lock(Writing *writing)
 		bms_is_member(index, writing->root->all_result_relids))
 	{
 		word = " FOR UPDATE";
-		writing->flags |= SL_SCAN_TARGET;
+		writing->flags |= SL_ASK_TARGET;
 		if (query->commandType == CMD_UPDATE && may_move(writing, index))
 			writing->flags |= SL_SCAN_MOVES;
 	}
@@ -430,7 +430,7 @@ make_lock(Writing *writing)
 		word = lock_word(mark->strength);
 	if (word == NULL)
 		return;
-	writing->flags |= SL_SCAN_LOCKS;
+	writing->flags |= SL_ASK_LOCKS;
 	writing->lock = psprintf("%s%s", word,
 							 mark != NULL && mark->waitPolicy == LockWaitSkip ? " SKIP LOCKED" :
 							 mark != NULL && mark->waitPolicy == LockWaitError ? " NOWAIT" : "");
@@ -457,9 +457,9 @@ write_statement(Writing *writing, List *keys)
 	write_order(writing, keys);
 	make_lock(writing);
 	if (writing->info->has_groups && writing->info->group == NIL)
-		writing->flags |= SL_SCAN_ONE_ROW;
+		writing->flags |= SL_ASK_ONE_ROW;
 	if (writing->info->input != NULL && writing->info->is_single)
-		writing->flags |= SL_SCAN_SINGLE;
+		writing->flags |= SL_ASK_SINGLE;
 }
 
 /* Each clause of the plan is checked there or here. */

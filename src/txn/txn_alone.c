@@ -43,12 +43,29 @@ is_simple(const PortalData *portal)
 	return portal->cplan == NULL && !portal->visible;
 }
 
+/*
+ * Is the statement what the portal runs?  Of one that changes rows the portal does
+ * not keep the state; but then it runs at once, and to its end.
+ */
+static bool
+is_run_by(const PortalData *portal, const EState *estate)
+{
+	if (portal->queryDesc != NULL)
+		return portal->queryDesc->estate == estate;
+	return (portal->strategy == PORTAL_MULTI_QUERY || portal->strategy == PORTAL_ONE_RETURNING) &&
+		list_length(portal->stmts) == 1 && linitial(portal->stmts) == estate->es_plannedstmt;
+}
+
+/*
+ * A portal that the client did not name has no name, and one that was made on
+ * the way, such as by EXECUTE in a function, has.
+ */
 bool
 sl_txn_is_alone(const EState *estate)
 {
 	if (IsTransactionBlock() || IsSubTransaction() || MyProcPort == NULL ||
 		whereToSendOutput != DestRemote || ActivePortal == NULL ||
-		ActivePortal->queryDesc == NULL || ActivePortal->queryDesc->estate != estate)
+		ActivePortal->name[0] != '\0' || !is_run_by(ActivePortal, estate))
 		return false;
 	return is_simple(ActivePortal) || next_is_sync();
 }

@@ -1,0 +1,391 @@
+/*
+ * ask.c
+ *		From what a plan says to the shards' rows.
+ *
+ * Everything is evaluated when the first row is wanted.  Then the values that the
+ * statement depends on are known, and with them the shards that can have such
+ * rows.  A scan that is read again with other values asks again; all that a
+ * statement asks a shard sees the same snapshot.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "mb/pg_wchar.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "base/base.h"
+#include "deparse/prune.h"
+#include "fanout/ask.h"
+
+/* Beginning ------------------------------------------------------------------------ */
+
+static void
+read_sort_keys(SlAsk *ask, List *items)
+{
+	ListCell   *cell;
+
+	ask->sort_count = list_length(items);
+	ask->sort_keys = palloc0(sizeof(SlSortKey) * Max(ask->sort_count, 1));
+	foreach(cell, items)
+	{
+		List	   *item = lfirst(cell);
+		SlSortKey  *key = &ask->sort_keys[foreach_current_index(cell)];
+
+		key->column = (int) linitial_oid(item);
+		key->operator = lsecond_oid(item);
+		key->collation = lthird_oid(item);
+		key->nulls_first = lfourth_oid(item) != 0;
+	}
+}
+
+/*
+ * Prepares to evaluate expressions.  The other fields that come from the plan are
+ * the caller's.
+ */
+void
+sl_ask_open(SlAsk *ask, PlanState *node, List *expressions, List *sort)
+{
+	ask->node = node;
+	ask->expressions = expressions;
+	ask->states = ExecInitExprList(expressions, node);
+	read_sort_keys(ask, sort);
+	ask->context = AllocSetContextCreate(node->state->es_query_cxt, "shardlet scan",
+										 ALLOCSET_DEFAULT_SIZES);
+}
+
+static void
+leave_home(void *arg)
+{
+	sl_fanout_leave(&((SlAsk *) arg)->home);
+}
+
+/* Prepares to run, for the transaction and the statement of this moment. */
+void
+sl_ask_settle(SlAsk *ask, Oid user)
+{
+	EState	   *estate = ask->node->state;
+
+	ask->may_repeat = sl_statement_repeats(estate->es_plannedstmt, ask->node->plan);
+	sl_fanout_settle(&ask->home);
+	ask->home.user = user;
+	ask->callback.func = leave_home;
+	ask->callback.arg = ask;
+	MemoryContextRegisterResetCallback(estate->es_query_cxt, &ask->callback);
+	ask->statement = sl_statement_of(estate);
+	ask->statement->scan_count++;
+	if ((ask->flags & SL_ASK_WRITES) != 0)
+		ask->statement->writes = true;
+	ask->keeps_stats = estate->es_instrument != 0;
+}
+
+/* Values ---------------------------------------------------------------------------- */
+
+/*
+ * The values of the parameters, as text in a form that every setting reads.
+ * They are computed with the session's settings, and written without.  There is
+ * room for two more, for limits.
+ */
+const char **
+sl_ask_params(const SlAsk *ask, int *count)
+{
+	const char **params = palloc0(sizeof(char *) * (ask->param_count + 2));
+	Datum	   *values = palloc(sizeof(Datum) * (ask->param_count + 1));
+	bool	   *nulls = palloc(sizeof(bool) * (ask->param_count + 1));
+	int			nest_level;
+
+	*count = ask->param_count;
+	if (ask->param_count == 0)
+		return params;
+	for (int i = 0; i < ask->param_count; i++)
+		values[i] = ExecEvalExpr(list_nth(ask->states, i), ask->node->ps_ExprContext, &nulls[i]);
+	nest_level = sl_map_begin_plain_output();
+	for (int i = 0; i < ask->param_count; i++)
+	{
+		Oid			output;
+		bool		is_varlena;
+
+		getTypeOutputInfo(exprType(list_nth(ask->expressions, i)), &output, &is_varlena);
+		if (!nulls[i])
+			params[i] = OidOutputFunctionCall(output, values[i]);
+	}
+	sl_map_end_plain_output(nest_level);
+	return params;
+}
+
+static List *
+common_shards(List *a, List *b)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, a)
+	{
+		if (list_member_ptr(b, lfirst(cell)))
+			result = lappend(result, lfirst(cell));
+	}
+	return result;
+}
+
+/* The shards that can have rows, as far as the conditions on all tables tell. */
+List *
+sl_ask_shards(const SlAsk *ask)
+{
+	List	   *states = list_copy_tail(ask->states, ask->param_count);
+	List	   *expressions = list_copy_tail(ask->expressions, ask->param_count);
+	bool		writes = (ask->flags & (SL_ASK_WRITES | SL_ASK_LOCKS | SL_ASK_TARGET)) != 0;
+	List	   *result = NIL;
+	List	   *owners = NIL;
+	ListCell   *cell;
+
+	foreach(cell, ask->programs)
+	{
+		List	   *item = lfirst(cell);
+		SlTable    *table = sl_table_get((Oid) intVal(linitial(item)));
+		List	   *shards = sl_prune_shards(table, lsecond(item), ask->node->ps_ExprContext, states,
+											 expressions, writes);
+
+		result = foreach_current_index(cell) == 0 ? shards :
+			common_shards(result, shards);
+		if (owners == NIL)
+			owners = sl_table_owners(table);
+	}
+
+	/* Somebody must say that the count of nothing is zero. */
+	if (result == NIL && owners != NIL && (ask->flags & SL_ASK_ONE_ROW) != 0)
+		return list_make1(linitial(owners));
+	if (list_length(result) > 1 && (ask->flags & SL_ASK_SINGLE) != 0)
+		elog(ERROR, "rows that were planned to be on one shard are on %d", list_length(result));
+	return result;
+}
+
+/* Limits ---------------------------------------------------------------------------- */
+
+static Node *
+limit_expression(const SlAsk *ask, int place)
+{
+	return list_nth(ask->expressions, ask->param_count + place);
+}
+
+static bool
+evaluate_count(const SlAsk *ask, int place, const char *word, int64 *result)
+{
+	bool		is_null;
+	Datum		value;
+
+	*result = 0;
+	if (place < 0)
+		return false;
+	value = ExecEvalExpr(list_nth(ask->states, ask->param_count + place),
+						 ask->node->ps_ExprContext, &is_null);
+	if (is_null)
+		return false;
+	*result = DatumGetInt64(value);
+	if (*result < 0)
+		ereport(ERROR,
+				errcode(strcmp(word, "LIMIT") == 0 ? ERRCODE_INVALID_ROW_COUNT_IN_LIMIT_CLAUSE :
+						ERRCODE_INVALID_ROW_COUNT_IN_RESULT_OFFSET_CLAUSE),
+				errmsg("%s must not be negative", word));
+	return true;
+}
+
+/*
+ * Puts a limit behind the text: as it is if it is always the same, or as
+ * a parameter, so that one statement serves for all.
+ */
+static void
+add_limit(const SlAsk *ask, SlFanoutSpec *spec, int place, const char *word, int64 value)
+{
+	bool		is_fixed = IsA(limit_expression(ask, place), Const) &&
+	(ask->offset_place < 0 || IsA(limit_expression(ask, ask->offset_place), Const));
+
+	if (is_fixed)
+	{
+		spec->sql = psprintf("%s %s " INT64_FORMAT, spec->sql, word, value);
+		return;
+	}
+	spec->params[spec->param_count++] = psprintf(INT64_FORMAT, value);
+	spec->sql = psprintf("%s %s $%d::pg_catalog.int8", spec->sql, word, spec->param_count);
+}
+
+/* Each shard sends as many rows as the whole may have. */
+static void
+set_limit(const SlAsk *ask, SlFanoutSpec *spec)
+{
+	spec->has_limit = evaluate_count(ask, ask->limit_place, "LIMIT", &spec->limit);
+	(void) evaluate_count(ask, ask->offset_place, "OFFSET", &spec->offset);
+	if (list_length(spec->shards) == 1)
+	{
+		if (spec->has_limit)
+			add_limit(ask, spec, ask->limit_place, "LIMIT", spec->limit);
+		if (spec->offset > 0)
+			add_limit(ask, spec, ask->offset_place, "OFFSET", spec->offset);
+		spec->offset = 0;
+	}
+	else if (spec->has_limit && spec->limit <= PG_INT64_MAX - spec->offset)
+		add_limit(ask, spec, ask->limit_place, "LIMIT", spec->limit + spec->offset);
+}
+
+/* Running ---------------------------------------------------------------------------- */
+
+/* Must what the statement asks the shards be made to agree? */
+static bool
+asks_often(const SlAsk *ask)
+{
+	return ask->statement->scan_count > 1 || ask->may_repeat || ask->statement->writes;
+}
+
+/*
+ * Is there nothing after the statement that could fail?  It is all of a plan, its
+ * rows go to the client as they are, and need no conversion on the way.
+ */
+static bool
+is_last(const SlAsk *ask)
+{
+	const PlanState *node = ask->node;
+
+	return node->state->es_plannedstmt->planTree == node->plan &&
+		node->state->es_epq_active == NULL && node->ps_ProjInfo == NULL && node->qual == NULL &&
+		ask->statement->scan_count == 1 && !ask->may_repeat &&
+		pg_get_client_encoding() == GetDatabaseEncoding() && sl_txn_is_alone(node->state);
+}
+
+/*
+ * A write to one shard that is the last thing of its transaction is committed
+ * with the statement.
+ */
+static bool
+can_commit(const SlAsk *ask, const SlFanoutSpec *spec)
+{
+	return (ask->flags & SL_ASK_WRITES) != 0 && list_length(spec->shards) == 1 &&
+		sl_shard_timeout == 0 && is_last(ask) && sl_txn_is_untouched();
+}
+
+static void
+set_use(const SlAsk *ask, SlTxnUse *use)
+{
+	use->writes = (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) != 0;
+	use->is_alone = !use->writes && !asks_often(ask) && sl_txn_is_alone(ask->node->state);
+	use->is_part = !use->writes;
+	if ((!use->writes && asks_often(ask) &&
+		 (ask->statement->writes || !IsolationUsesXactSnapshot())) ||
+		((ask->flags & SL_ASK_WRITES) != 0 && ask->statement->scan_count > 1))
+		use->statement = ask->statement->id;
+	use->is_of_writer = ask->statement->writes;
+}
+
+/* Makes room for what each shard does. */
+static void
+keep_stats(SlAsk *ask, SlFanoutSpec *spec)
+{
+	ListCell   *cell;
+
+	if (!ask->keeps_stats)
+		return;
+	spec->stats = palloc0(sizeof(SlShardStat) * Max(list_length(spec->shards), 1));
+	foreach(cell, spec->shards)
+		spec->stats[foreach_current_index(cell)].shard = lfirst(cell);
+	ask->stats = spec->stats;
+	ask->stat_count = list_length(spec->shards);
+}
+
+/* May the statement do without shards that cannot be reached? */
+static bool
+may_skip(const SlAsk *ask)
+{
+	const PlannedStmt *statement = ask->node->state->es_plannedstmt;
+
+	return sl_partial_results && (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) == 0 &&
+		statement->commandType == CMD_SELECT && !statement->hasModifyingCTE;
+}
+
+/* Asks the shards.  The caller has put into the spec what comes back. */
+void
+sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
+{
+	MemoryContext old_context;
+
+	sl_ask_collect(ask);
+	MemoryContextReset(ask->context);
+	old_context = MemoryContextSwitchTo(ask->context);
+	spec->shards = sl_ask_shards(ask);
+	spec->skip_failures = may_skip(ask);
+	if (!ask->statement->has_begun)
+		sl_fanout_reset_missing();
+	ask->statement->has_begun = true;
+	sl_call_check_states(&spec->shards, (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) != 0,
+						 spec->skip_failures);
+	spec->sql = (ask->flags & SL_ASK_LOCKS) != 0 ? psprintf("%s%s", ask->sql, ask->lock) : ask->sql;
+	spec->params = sl_ask_params(ask, &spec->param_count);
+	spec->own_param_count = spec->param_count;
+	spec->home = ask->home;
+	spec->plain_values = (ask->flags & SL_ASK_WRITES) == 0;
+	spec->sort_count = list_length(spec->shards) > 1 ? ask->sort_count : 0;
+	spec->sort_keys = ask->sort_keys;
+	set_limit(ask, spec);
+	set_use(ask, &spec->use);
+	spec->use.ends = can_commit(ask, spec);
+	sl_txn_check_span(spec->shards, spec->use.writes);
+	sl_call_ask_for_snapshots(spec);
+	keep_stats(ask, spec);
+	ask->fanout = sl_fanout_begin(spec);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Ends a run; another may begin.  Its last row stays until then. */
+void
+sl_ask_end(SlAsk *ask)
+{
+	if (ask->fanout == NULL)
+		return;
+	sl_fanout_end(ask->fanout);
+	ask->fanout = NULL;
+}
+
+/* Figures ---------------------------------------------------------------------------- */
+
+/* What a shard has done so far, in all runs. */
+static SlShardStat *
+find_total(SlAsk *ask, SlShard *shard)
+{
+	MemoryContext old_context;
+	SlShardStat *total;
+	ListCell   *cell;
+
+	foreach(cell, ask->totals)
+	{
+		if (((SlShardStat *) lfirst(cell))->shard == shard)
+			return lfirst(cell);
+	}
+	old_context = MemoryContextSwitchTo(ask->node->state->es_query_cxt);
+	total = palloc0(sizeof(SlShardStat));
+	total->shard = shard;
+	ask->totals = lappend(ask->totals, total);
+	MemoryContextSwitchTo(old_context);
+	return total;
+}
+
+/* Adds rows that did not come here. */
+void
+sl_ask_add_total(SlAsk *ask, SlShard *shard, int64 rows)
+{
+	if (ask->keeps_stats)
+		find_total(ask, shard)->rows += rows;
+}
+
+/* Adds up what the run did. */
+void
+sl_ask_collect(SlAsk *ask)
+{
+	for (int i = 0; i < ask->stat_count; i++)
+	{
+		SlShardStat *total = find_total(ask, ask->stats[i].shard);
+
+		total->rows += ask->stats[i].rows;
+		total->bytes += ask->stats[i].bytes;
+		total->us += ask->stats[i].us;
+	}
+	ask->stat_count = 0;
+}

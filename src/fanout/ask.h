@@ -1,0 +1,70 @@
+/*
+ * ask.h
+ *		What all scans have in common whose text was written here.
+ *
+ * A plan has a text, expressions for its parameters, programs that find the
+ * shards, and limits.  They are evaluated when the first row is wanted, with the
+ * map of that moment, and then the shards are asked.
+ */
+#ifndef SL_ASK_H
+#define SL_ASK_H
+
+#include "commands/explain.h"
+#include "nodes/execnodes.h"
+
+#include "fanout/fanout.h"
+
+#define SL_ASK_LOCKS	0x01	/* rows, on the shards */
+#define SL_ASK_WRITES	0x02
+#define SL_ASK_TARGET	0x04	/* rows are found to be changed */
+#define SL_ASK_SINGLE	0x08	/* the plan relies on one shard having all */
+#define SL_ASK_ONE_ROW	0x10	/* of aggregates, even of no rows at all */
+#define SL_ASK_COUNTS	0x20	/* its rows are the statement's */
+
+/* Flags from here on are of one kind of scan only. */
+#define SL_ASK_FIRST_FREE	0x100
+
+typedef struct SlAsk
+{
+	/* from the plan */
+	const char *sql;
+	const char *lock;			/* what comes behind it if rows are locked */
+	const char *relations;		/* for EXPLAIN */
+	int			flags;
+	int			param_count;
+	List	   *programs;		/* (table's OID, program) */
+	List	   *expressions;	/* of parameters, then of all the rest */
+	List	   *states;			/* of these */
+	int			limit_place;	/* among the rest, or -1 */
+	int			offset_place;
+	int			sort_count;
+	SlSortKey  *sort_keys;
+
+	/* while it runs */
+	PlanState  *node;
+	MemoryContext context;		/* of one run */
+	SlFanout   *fanout;			/* NULL: not begun */
+	SlHome		home;
+	SlStatement *statement;
+	bool		may_repeat;
+	bool		keeps_stats;
+	SlShardStat *stats;			/* of this run */
+	int			stat_count;
+	List	   *totals;			/* of all runs: SlShardStats */
+	MemoryContextCallback callback;
+} SlAsk;
+
+/* ask.c */
+extern void sl_ask_open(SlAsk *ask, PlanState *node, List *expressions, List *sort);
+extern void sl_ask_settle(SlAsk *ask, Oid user);
+extern const char **sl_ask_params(const SlAsk *ask, int *count);
+extern List *sl_ask_shards(const SlAsk *ask);
+extern void sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec);
+extern void sl_ask_end(SlAsk *ask);
+extern void sl_ask_add_total(SlAsk *ask, SlShard *shard, int64 rows);
+extern void sl_ask_collect(SlAsk *ask);
+
+/* ask_explain.c */
+extern void sl_ask_explain(SlAsk *ask, ExplainState *es);
+
+#endif							/* SL_ASK_H */
