@@ -1,5 +1,8 @@
 -- Which shards are asked: conditions on the key pick them, when the statement runs.
 CREATE SCHEMA fdw_prune;
+-- This is about the wrapper, so the roads around it are closed.
+SET shardlet.ship = off;
+SET shardlet.scatter = off;
 SET search_path = fdw_prune;
 SELECT shardlet.create_map('fp_hash', shards => '{s1,s2,s3,s4}'),
 	shardlet.create_map('fp_range', 'range', '{int}', '{s1,s2,s3}'),

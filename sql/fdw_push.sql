@@ -1,5 +1,8 @@
 -- What the shards do, and what the router does; the answer is the same.
 CREATE SCHEMA fdw_push;
+-- This is about the wrapper, so the roads around it are closed.
+SET shardlet.ship = off;
+SET shardlet.scatter = off;
 SET search_path = fdw_push;
 SELECT shardlet.create_map('fu', shards => '{s1,s2,s3}');
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');

@@ -18,6 +18,9 @@
 #include "libpq-fe.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_relation.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/memutils.h"
@@ -341,5 +344,63 @@ sl_result_user(const ResultRelInfo *info, EState *estate)
  * resolved when the library is loaded, so one build serves every minor.
  */
 extern bool libpqsrv_is_valid_proxy_option(const char *keyword) __attribute__((weak));
+
+/* Since 18 what groups are made of is a relation of its own in a query. */
+static inline Node *
+sl_group_expression(const RangeTblEntry *entry, AttrNumber number)
+{
+#if PG_VERSION_NUM >= 180000
+	if (entry->rtekind == RTE_GROUP)
+		return (Node *) list_nth(entry->groupexprs, number - 1);
+#endif
+	return NULL;
+}
+
+/* The columns of joins, replaced by those of what is joined; 16 wants to know more. */
+static inline Node *
+sl_flatten_join_columns(Query *query, Node *node)
+{
+#if PG_VERSION_NUM >= 160000
+	return flatten_join_alias_vars(NULL, query, copyObject(node));
+#else
+	return flatten_join_alias_vars(query, copyObject(node));
+#endif
+}
+
+/*
+ * Privileges of a relation in a query: as whom they are checked, and the relation
+ * as part of a plan so that they are.  16 keeps them apart from the range table.
+ */
+static inline Oid
+sl_relation_checked_as(const Query *query, RangeTblEntry *entry)
+{
+#if PG_VERSION_NUM >= 160000
+	return entry->perminfoindex == 0 ? InvalidOid :
+		getRTEPermissionInfo(query->rteperminfos, entry)->checkAsUser;
+#else
+	return entry->checkAsUser;
+#endif
+}
+
+static inline void
+sl_relation_add(PlannedStmt *statement, const Query *query, RangeTblEntry *entry)
+{
+	RangeTblEntry *copy = (RangeTblEntry *) palloc(sizeof(RangeTblEntry));
+
+	*copy = *entry;
+	copy->subquery = NULL;
+	copy->securityQuals = NIL;
+	copy->eref = copyObject(entry->eref);
+	statement->rtable = lappend(statement->rtable, copy);
+#if PG_VERSION_NUM >= 160000
+	copy->perminfoindex = 0;
+	if (entry->perminfoindex != 0)
+	{
+		statement->permInfos = lappend(statement->permInfos,
+									   copyObject(getRTEPermissionInfo(query->rteperminfos, entry)));
+		copy->perminfoindex = (Index) list_length(statement->permInfos);
+	}
+#endif
+}
 
 #endif							/* SL_COMPAT_H */

@@ -60,8 +60,8 @@ _PG_init(void)
 	sl_scan_init();
 	sl_modify_init();
 	sl_copy_hook_init();
-	sl_on_conflict_init();
 	sl_road_init();
+	sl_planner_init();
 	sl_shard_hook_init();
 	sl_ddl_init();
 	sl_reference_init();

@@ -25,6 +25,8 @@ extern int	sl_deadlock_timeout;
 extern bool sl_carry_ddl;
 extern bool sl_consistent_reads;
 extern bool sl_partial_results;
+extern bool sl_ship_statements;
+extern bool sl_scatter_statements;
 extern bool sl_multi_shard_transactions;
 extern char *sl_fault_setting;
 

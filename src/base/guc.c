@@ -26,6 +26,8 @@ int			sl_deadlock_timeout;
 bool		sl_carry_ddl;
 bool		sl_consistent_reads;
 bool		sl_partial_results;
+bool		sl_ship_statements;
+bool		sl_scatter_statements;
 bool		sl_multi_shard_transactions;
 char	   *sl_fault_setting;
 
@@ -116,6 +118,16 @@ static const BoolSetting bool_settings[] = {
 		"shardlet.multi_shard_transactions",
 		"Allows a transaction to write to several shards.",
 		&sl_multi_shard_transactions, true, PGC_USERSET
+	},
+	{
+		"shardlet.ship",
+		"Sends a statement that one shard can answer there as a whole.",
+		&sl_ship_statements, true, PGC_USERSET
+	},
+	{
+		"shardlet.scatter",
+		"Sends a statement that each shard can answer for its own rows to all of them.",
+		&sl_scatter_statements, true, PGC_USERSET
 	},
 };
 

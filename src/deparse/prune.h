@@ -40,4 +40,7 @@ extern bool sl_prune_is_pinned(List *program, const SlTable *table);
 extern List *sl_prune_shards(const SlTable *table, List *program, ExprContext *context,
 							 List *states, List *expressions, bool writes);
 
+extern void sl_prune_refuse(const SlTable *table, List *program, ExprContext *context,
+							List *states, List *expressions);
+
 #endif							/* SL_PRUNE_H */

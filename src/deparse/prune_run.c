@@ -411,3 +411,32 @@ sl_prune_shards(const SlTable *table, List *program, ExprContext *context, List 
 	}
 	return result;
 }
+
+/*
+ * Rows with the one key that the program leaves are to be inserted, and no shard
+ * has it: raises the error that says so.  What is NULL is left to the shard,
+ * which has words for it.
+ */
+void
+sl_prune_refuse(const SlTable *table, List *program, ExprContext *context, List *states,
+				List *expressions)
+{
+	Running		running = {
+		.map = sl_map_get(table->map),.context = context,.states = states,.expressions = expressions
+	};
+	Datum		key[SL_MAX_KEYS] = {0};
+	ListCell   *cell;
+
+	for_each_from(cell, program, 1)
+	{
+		List	   *node = lfirst(cell);
+		int			column = intVal(lsecond(node));
+		Oid			type;
+		bool		is_null;
+		Datum		value = evaluate(&running, node, &type, &is_null);
+
+		if (is_null || !to_key(&running, column, type, value, &key[column]))
+			return;
+	}
+	(void) sl_map_lookup(running.map, key);
+}

@@ -514,7 +514,11 @@ check_statement(const Query *query, SlShipping *shipping)
 	check(shipping, !query->hasRowSecurity && query->withCheckOptions == NIL);
 	check_locks(query, shipping);
 	if (query->resultRelation > 0)
+	{
+		/* That of a view was in its FROM. */
+		rt_fetch(query->resultRelation, query->rtable)->inFromCl = false;
 		check_target(query, shipping);
+	}
 	if (query->commandType == CMD_INSERT)
 		check_insert(query, shipping);
 }
@@ -594,6 +598,33 @@ sl_travel(SlShip *ship, const Query *query)
 	return NULL;
 }
 
+/*
+ * Makes one line of it: white space that is not quoted becomes a blank.  A quote
+ * within quotes is always doubled.
+ */
+static void
+squeeze(char *sql)
+{
+	char	   *to = sql;
+	char		quote = '\0';
+	bool		is_blank = true;
+
+	for (const char *from = sql; *from != '\0'; from++)
+	{
+		bool		is_space = quote == '\0' && (*from == ' ' || *from == '\n' || *from == '\t');
+
+		if (quote == *from)
+			quote = '\0';
+		else if (quote == '\0' && (*from == '\'' || *from == '"'))
+			quote = *from;
+		if (is_space && is_blank)
+			continue;
+		*to++ = is_space ? ' ' : *from;
+		is_blank = is_space;
+	}
+	*to = '\0';
+}
+
 /* Writes a statement that may travel. */
 char *
 sl_travel_sql(Query *query)
@@ -602,5 +633,6 @@ sl_travel_sql(Query *query)
 	char	   *result = pg_get_querydef(copyObject(query), false);
 
 	sl_deparse_end_plain(nest_level);
+	squeeze(result);
 	return result;
 }

@@ -151,6 +151,8 @@ sl_ask_shards(const SlAsk *ask)
 			common_shards(result, shards);
 		if (owners == NIL)
 			owners = sl_table_owners(table);
+		if (result == NIL && (ask->flags & SL_ASK_INSERTS) != 0 && table->kind == SL_TABLE_SHARDED)
+			sl_prune_refuse(table, lsecond(item), ask->node->ps_ExprContext, states, expressions);
 	}
 
 	/* Somebody must say that the count of nothing is zero. */

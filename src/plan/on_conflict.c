@@ -13,15 +13,12 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
-#include "optimizer/planner.h"
 #include "parser/parsetree.h"
 #include "utils/builtins.h"
 
 #include "compat.h"
 #include "map/table.h"
 #include "plan/plan.h"
-
-static planner_hook_type previous_planner = NULL;
 
 static bool
 has_arbiter(const Query *query)
@@ -64,8 +61,8 @@ hide_arbiter(OnConflictExpr *conflict)
 }
 
 /* INSERTs are on top, and in WITH on top. */
-static void
-look_at(Query *query)
+void
+sl_on_conflict_hide(Query *query)
 {
 	ListCell   *cell;
 
@@ -76,21 +73,6 @@ look_at(Query *query)
 		CommonTableExpr *expression = lfirst(cell);
 
 		if (IsA(expression->ctequery, Query))
-			look_at((Query *) expression->ctequery);
+			sl_on_conflict_hide((Query *) expression->ctequery);
 	}
-}
-
-static PlannedStmt *
-plan_hook(Query *query, const char *source, int options, ParamListInfo params)
-{
-	look_at(query);
-	return previous_planner != NULL ? previous_planner(query, source, options, params) :
-		standard_planner(query, source, options, params);
-}
-
-void
-sl_on_conflict_init(void)
-{
-	previous_planner = planner_hook;
-	planner_hook = plan_hook;
 }

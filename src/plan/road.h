@@ -22,6 +22,8 @@
 #define SL_ROAD_COUNTS	SL_ASK_COUNTS	/* es_processed is what the shards
 										 * report */
 #define SL_ROAD_SINGLE	SL_ASK_SINGLE	/* one shard; more is an error */
+#define SL_ROAD_INSERTS	SL_ASK_INSERTS	/* rows with the one key of the
+										 * programs */
 #define SL_ROAD_ONE_ROW	SL_ASK_ONE_ROW	/* of aggregates, even of no rows at
 										 * all */
 

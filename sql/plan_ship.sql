@@ -1,0 +1,204 @@
+-- Statements that one shard can answer go there as a whole.
+CREATE SCHEMA plan_ship;
+CREATE SCHEMA plan_ship_plain;
+SET search_path = plan_ship, public;
+SELECT shardlet.create_map('ps', shards => '{s1,s2,s3}');
+SELECT shardlet.create_map('ps3', kind => 'list', shards => '{s1,s2}'), shardlet.assign_keys('ps3', 's1', '{1}'::bigint[]), shardlet.assign_keys('ps3', 's2', '{2}'::bigint[]);
+SELECT shardlet.create_map('ps2', key_types => '{text,int}', shards => '{s1,s2,s3}');
+CREATE TABLE customers (customer_id bigint PRIMARY KEY, name text, region text);
+CREATE TABLE orders (customer_id bigint, order_id int, created timestamptz, status text, total numeric(12,2), PRIMARY KEY (customer_id, order_id));
+CREATE TABLE items (customer_id bigint, order_id int, line int, product_id int, qty int, PRIMARY KEY (customer_id, order_id, line));
+CREATE TABLE products (product_id int PRIMARY KEY, category text);
+CREATE TABLE pairs (a text, b int, v int, PRIMARY KEY (a, b));
+CREATE TABLE config (name text PRIMARY KEY, value int);
+CREATE TABLE notes (name text, note text);
+CREATE TABLE here (customer_id bigint);
+INSERT INTO customers SELECT i, 'name ' || i, chr(97 + i % 3) FROM generate_series(1, 30) i;
+INSERT INTO orders SELECT 1 + i % 25, i, timestamptz '2026-01-01 00:00+00' + i * interval '7 hours', (ARRAY['new', 'paid', 'void'])[1 + i % 3], i * 1.5 FROM generate_series(1, 100) i;
+INSERT INTO items SELECT 1 + i % 25, i, l, 1 + (i + l) % 7, l FROM generate_series(1, 100) i, generate_series(1, 3) l;
+INSERT INTO products SELECT i, 'category ' || i % 3 FROM generate_series(1, 9) i;
+INSERT INTO pairs SELECT chr(97 + i % 5), i % 7, i FROM generate_series(1, 35) i;
+INSERT INTO config VALUES ('a', 1), ('b', 2);
+INSERT INTO notes VALUES ('a', 'first'), ('a', 'second');
+INSERT INTO here VALUES (7);
+DO $$
+DECLARE
+	name text;
+BEGIN
+	FOREACH name IN ARRAY '{customers,orders,items,products,pairs,config,notes,here}'::text[] LOOP
+		EXECUTE format('CREATE TABLE plan_ship_plain.%I (LIKE plan_ship.%1$I INCLUDING ALL)', name);
+		EXECUTE format('INSERT INTO plan_ship_plain.%I TABLE plan_ship.%1$I', name);
+	END LOOP;
+END $$;
+SELECT shardlet.distribute('customers', 'ps', 'customer_id'), shardlet.distribute('orders', 'ps', 'customer_id'), shardlet.distribute('items', 'ps', 'customer_id');
+SELECT shardlet.make_reference('products'), shardlet.distribute('pairs', 'ps2', 'a, b');
+CREATE TABLE listed (k bigint NOT NULL, v int);
+SELECT shardlet.distribute('listed', 'ps3', 'k');
+SELECT shardlet.place('config', 's2'), shardlet.place('notes', 's2');
+-- Ways to name one key.
+SELECT try('SELECT * FROM orders WHERE customer_id = 5');
+SELECT try('SELECT * FROM orders WHERE 5 = customer_id AND order_id > 10 ORDER BY total DESC LIMIT 2');
+SELECT try('SELECT * FROM orders WHERE customer_id IN (5)');
+SELECT try('SELECT * FROM orders WHERE customer_id = 2 + 3');
+SELECT try('SELECT * FROM orders WHERE customer_id = length(current_setting(''search_path'')) - length(current_setting(''search_path'')) + 5');
+SELECT try('SELECT * FROM orders WHERE customer_id = 5::smallint');
+SELECT try('SELECT * FROM orders WHERE customer_id = 5::numeric');
+SELECT try('SELECT count(*), max(total) FROM orders WHERE customer_id = NULL');
+SELECT try('SELECT count(*) FROM orders WHERE customer_id = 5 AND customer_id = 6');
+SELECT try('SELECT * FROM orders WHERE customer_id = 5 OR customer_id = 6');
+SELECT try('SELECT * FROM orders WHERE customer_id IN (5, 6)');
+SELECT try('SELECT * FROM pairs WHERE a = ''b'' AND b = 3');
+SELECT try('SELECT * FROM pairs WHERE (a, b) = (''b'', 3)');
+SELECT try('SELECT * FROM pairs WHERE a = ''b''');
+-- Whatever is inside.
+SELECT try('SELECT status, count(*), avg(total), string_agg(order_id::text, '','' ORDER BY order_id) FROM orders WHERE customer_id = 5 GROUP BY ROLLUP (status)');
+SELECT try('SELECT order_id, row_number() OVER (ORDER BY total), sum(total) OVER () FROM orders WHERE customer_id = 5');
+SELECT try('SELECT DISTINCT ON (status) status, order_id FROM orders WHERE customer_id = 5 ORDER BY status, order_id');
+SELECT try('WITH RECURSIVE r(n, t) AS (SELECT min(order_id), 0::numeric FROM orders WHERE customer_id = 5 UNION ALL SELECT o.order_id, o.total FROM r JOIN orders o ON o.order_id = r.n + 25 WHERE o.customer_id = 5) SELECT * FROM r');
+SELECT try('SELECT order_id FROM orders WHERE customer_id = 5 UNION SELECT order_id FROM items WHERE customer_id = 5 EXCEPT SELECT 4');
+SELECT try('SELECT order_id FROM orders WHERE customer_id = 5 UNION SELECT order_id FROM items WHERE customer_id = 6');
+SELECT try('SELECT category, count(*), sum(qty) FROM orders JOIN items USING (customer_id, order_id) JOIN products USING (product_id) WHERE customer_id = 5 GROUP BY category ORDER BY 3 DESC, 1 LIMIT 2');
+SELECT try('SELECT p.product_id, i.qty FROM products p LEFT JOIN items i ON i.product_id = p.product_id AND i.customer_id = 5');
+SELECT try('SELECT p.product_id, i.qty FROM products p FULL JOIN (SELECT * FROM items WHERE customer_id = 5) i ON i.product_id = p.product_id');
+SELECT try('SELECT g, o.order_id FROM generate_series(4, 40, 9) g LEFT JOIN orders o ON o.customer_id = 5 AND o.order_id = g');
+-- Equality is carried along.
+SELECT try('SELECT o.order_id, i.line FROM orders o JOIN items i ON i.customer_id = o.customer_id AND i.order_id = o.order_id WHERE o.customer_id = 5');
+SELECT try('SELECT o.order_id, i.line FROM orders o JOIN items i ON i.order_id = o.order_id WHERE o.customer_id = 5');
+SELECT try('SELECT o.order_id, i.line FROM orders o, items i, customers c WHERE c.customer_id = i.customer_id AND o.customer_id = c.customer_id AND i.customer_id = 5');
+SELECT try('SELECT c.name, o.order_id FROM customers c LEFT JOIN orders o ON o.customer_id = c.customer_id AND o.total > 20 WHERE c.customer_id = 5');
+SELECT try('SELECT c.name, o.order_id FROM customers c LEFT JOIN orders o ON o.customer_id = 5 AND c.customer_id = 5');
+SELECT try('SELECT c.name, o.order_id FROM orders o RIGHT JOIN customers c ON o.customer_id = c.customer_id WHERE c.customer_id = 5');
+SELECT try('SELECT c.name, o.order_id FROM orders o FULL JOIN customers c ON o.customer_id = c.customer_id WHERE c.customer_id = 5');
+SELECT try('SELECT c.name, o.order_id FROM customers c LEFT JOIN orders o ON o.customer_id = 5 WHERE c.customer_id = 5');
+SELECT try('SELECT c.name FROM customers c WHERE customer_id = 5 AND EXISTS (SELECT FROM orders o WHERE o.customer_id = c.customer_id)');
+SELECT try('SELECT c.name, (SELECT max(total) FROM orders o WHERE o.customer_id = c.customer_id) FROM customers c WHERE customer_id = 5');
+SELECT try('SELECT c.name, (SELECT max(total) FROM orders o) FROM customers c WHERE customer_id = 5');
+SELECT try('SELECT c.name FROM customers c WHERE customer_id = 5 AND customer_id IN (SELECT customer_id FROM orders WHERE total > 3)');
+SELECT try('SELECT c.name FROM customers c WHERE customer_id IN (SELECT customer_id FROM orders WHERE customer_id = 5)');
+SELECT try('SELECT c.name FROM customers c WHERE customer_id = 5 AND customer_id NOT IN (SELECT customer_id FROM orders WHERE customer_id = 6)');
+SELECT try('SELECT * FROM (SELECT customer_id, count(*) FROM orders GROUP BY customer_id) s WHERE customer_id = 5');
+SELECT try('SELECT * FROM (SELECT customer_id, order_id FROM orders ORDER BY order_id LIMIT 50) s WHERE customer_id = 5');
+SELECT try('SELECT * FROM (SELECT customer_id, order_id FROM orders UNION ALL SELECT customer_id, order_id FROM items) s WHERE customer_id = 5');
+SELECT try('WITH o AS (SELECT * FROM orders WHERE customer_id = 5) SELECT a.order_id, b.order_id FROM o a JOIN o b ON a.order_id < b.order_id');
+SELECT try('WITH o AS (SELECT * FROM orders) SELECT * FROM o WHERE customer_id = 5');
+SELECT try('WITH o AS (SELECT * FROM orders) SELECT * FROM o WHERE customer_id = 5 AND order_id < (SELECT max(order_id) FROM o)');
+SELECT try('SELECT c.name, l.order_id FROM customers c, LATERAL (SELECT order_id FROM orders o WHERE o.customer_id = c.customer_id ORDER BY total DESC LIMIT 2) l WHERE c.customer_id = 5');
+SELECT try('SELECT * FROM (VALUES (5, ''a''), (5, ''b'')) v(k, t) JOIN orders o ON o.customer_id = v.k');
+-- Not these.
+SELECT try('SELECT o.order_id FROM orders o JOIN here h ON h.customer_id = o.customer_id WHERE o.customer_id = 7');
+SELECT try('SELECT o.order_id, c.value FROM orders o, config c WHERE o.customer_id = 7');
+SELECT try('SELECT order_id, random() < 2 FROM orders WHERE customer_id = 7');
+SELECT try('SELECT o.customer_id, p.b FROM orders o JOIN pairs p ON p.b = o.order_id WHERE o.customer_id = 7 AND p.a = ''a'' AND p.b = 6');
+-- Placed tables go where they are.
+SELECT try('SELECT c.*, n.note FROM config c LEFT JOIN notes n USING (name)');
+SELECT try('SELECT count(*) FROM config, products');
+-- What the shard gets.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT c.name, o.total * 2 AS twice FROM customers c JOIN orders o USING (customer_id) WHERE customer_id = 5 AND o.created < now() ORDER BY o.total LIMIT 3;
+PREPARE keyed(bigint, int) AS SELECT o.order_id, i.line FROM orders o JOIN items i USING (customer_id, order_id) WHERE customer_id = $1 AND line <= $2 ORDER BY 1, 2 LIMIT $2;
+SET plan_cache_mode = force_generic_plan;
+EXPLAIN (VERBOSE, COSTS OFF) EXECUTE keyed(5, 2);
+EXECUTE keyed(5, 2);
+EXECUTE keyed(6, 1);
+EXECUTE keyed(NULL, 1);
+EXECUTE keyed(1000, 1);
+RESET plan_cache_mode;
+-- Changes.
+CREATE FUNCTION change(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	road text := public.road(statement);
+	here int;
+	there int;
+BEGIN
+	EXECUTE statement;
+	GET DIAGNOSTICS here = ROW_COUNT;
+	PERFORM set_config('search_path', 'plan_ship_plain', true);
+	EXECUTE statement;
+	GET DIAGNOSTICS there = ROW_COUNT;
+	PERFORM set_config('search_path', 'plan_ship, public', true);
+	RETURN format('%s %s%s', road, here, CASE WHEN here <> there THEN ' DIFFERENT' END);
+END $$;
+SELECT change('UPDATE orders SET total = total + 1 WHERE customer_id = 5');
+SELECT change('UPDATE orders o SET status = c.name FROM customers c WHERE c.customer_id = o.customer_id AND o.customer_id = 6');
+SELECT change('UPDATE orders SET customer_id = 7 WHERE customer_id = 8 AND order_id = 7');
+SELECT change('DELETE FROM items i USING products p WHERE p.product_id = i.product_id AND i.customer_id = 5 AND category = ''category 1''');
+SELECT change('INSERT INTO orders (order_id, customer_id, total) VALUES (500, 5, 1)');
+SELECT change('INSERT INTO orders (total, order_id, customer_id) VALUES (1, 501, 5), (2, 502, 5)');
+SELECT change('INSERT INTO orders (order_id, customer_id) SELECT order_id + 1000, customer_id FROM orders WHERE customer_id = 5');
+SELECT change('INSERT INTO customers VALUES (5, ''x'') ON CONFLICT (customer_id) DO UPDATE SET name = excluded.name || ''!''');
+SELECT change('WITH gone AS (DELETE FROM items WHERE customer_id = 6 AND line = 1 RETURNING *) INSERT INTO orders (customer_id, order_id) SELECT customer_id, order_id + 2000 FROM gone WHERE customer_id = 6');
+SELECT change('UPDATE config SET value = value + 1 WHERE name = ''a''');
+SELECT try('TABLE orders'), try('TABLE items'), try('TABLE customers'), try('TABLE config');
+UPDATE orders SET total = 9 WHERE customer_id = 5 AND order_id = 4 RETURNING order_id, total, status;
+SELECT order_id, total FROM orders WHERE customer_id = 5 AND order_id < 40 ORDER BY order_id FOR UPDATE;
+DELETE FROM orders WHERE customer_id = 5 AND order_id >= 500 RETURNING order_id;
+-- Errors are those of the shard, and nothing is left.
+INSERT INTO customers VALUES (5, 'again');
+INSERT INTO customers VALUES (NULL, 'nobody');
+INSERT INTO listed VALUES (1, 1);
+INSERT INTO listed VALUES (3, 1);
+INSERT INTO listed SELECT 3, product_id FROM products;
+UPDATE listed SET v = 5 WHERE k = 3;
+SELECT count(*) FROM listed WHERE k = 3;
+UPDATE orders SET total = 1 / 0 WHERE customer_id = 5;
+SELECT total / (order_id - 4) FROM orders WHERE customer_id = 5 AND order_id = 4;
+-- Privileges are those of the router.
+CREATE ROLE plan_ship_user;
+GRANT USAGE ON SCHEMA plan_ship TO plan_ship_user;
+GRANT SELECT (customer_id, name) ON customers TO plan_ship_user;
+SET ROLE plan_ship_user;
+SELECT name FROM customers WHERE customer_id = 6;
+SELECT region FROM customers WHERE customer_id = 6;
+UPDATE customers SET name = 'x' WHERE customer_id = 6;
+RESET ROLE;
+-- A trigger here is not passed over.
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE NOTICE ''% % %'', TG_OP, NEW.customer_id, NEW.name; RETURN NEW; END';
+SET shardlet.carry_ddl = off;
+CREATE TRIGGER tell BEFORE UPDATE ON customers FOR EACH ROW EXECUTE FUNCTION tell();
+UPDATE customers SET name = 'told' WHERE customer_id = 6;
+DROP TRIGGER tell ON customers;
+RESET shardlet.carry_ddl;
+UPDATE customers SET name = 'untold' WHERE customer_id = 6;
+-- Cursors, and statements in functions.
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT order_id FROM orders WHERE customer_id = 9 ORDER BY order_id;
+FETCH 2 FROM c;
+FETCH BACKWARD 1 FROM c;
+FETCH ALL FROM c;
+COMMIT;
+DO $$
+DECLARE
+	n int := 0;
+	k bigint;
+BEGIN
+	FOR k IN 1..25 LOOP
+		n := n + (SELECT count(*) FROM orders WHERE customer_id = k);
+	END LOOP;
+	RAISE NOTICE '%', n = (SELECT count(*) FROM orders);
+END $$;
+-- Plans follow what tables look like.
+SET plan_cache_mode = force_generic_plan;
+PREPARE star AS SELECT * FROM customers WHERE customer_id = 6;
+EXECUTE star;
+ALTER TABLE customers ADD COLUMN extra int DEFAULT 3;
+PREPARE extra(bigint) AS SELECT extra FROM customers WHERE customer_id = $1;
+EXECUTE extra(6);
+ALTER TABLE customers ALTER COLUMN extra TYPE text;
+EXECUTE extra(6);
+ALTER TABLE customers DROP COLUMN extra;
+EXECUTE extra(6);
+EXECUTE star;
+RESET plan_cache_mode;
+-- The road can be closed.
+SET shardlet.ship = off;
+SELECT try('SELECT * FROM orders WHERE customer_id = 6');
+SET shardlet.scatter = off;
+SELECT try('SELECT * FROM orders WHERE customer_id = 6');
+SELECT try('SELECT c.name, (SELECT max(total) FROM orders o WHERE o.customer_id = c.customer_id) FROM customers c WHERE customer_id = 5');
+RESET shardlet.ship;
+RESET shardlet.scatter;
+SET client_min_messages = warning;
+DROP OWNED BY plan_ship_user;
+DROP TABLE customers, orders, items, products, pairs, config, notes, listed;
+DROP ROLE plan_ship_user;
+DROP SCHEMA plan_ship, plan_ship_plain CASCADE;
+SELECT shardlet.drop_map('ps'), shardlet.drop_map('ps2'), shardlet.drop_map('ps3');

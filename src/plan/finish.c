@@ -1,0 +1,207 @@
+/*
+ * finish.c
+ *		A planned statement around a scan of shards, without the planner.
+ *
+ * The tables of the statement are in it although nothing here reads them: their
+ * privileges are checked, they are locked, and the plan is made anew when one of
+ * them changes.
+ */
+#include "postgres.h"
+
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/planmain.h"
+#include "utils/builtins.h"
+
+#include "compat.h"
+#include "plan/plan.h"
+
+/* Is it a relation whose privileges are checked?  EXCLUDED is a row, and none. */
+static bool
+is_checked(const RangeTblEntry *entry)
+{
+	return (entry->rtekind == RTE_RELATION && entry->relkind != RELKIND_COMPOSITE_TYPE) ||
+		(entry->rtekind == RTE_SUBQUERY && OidIsValid(entry->relid));
+}
+
+/* Is it a table, and not a view that the rewriter has left? */
+static bool
+is_table(const RangeTblEntry *entry)
+{
+	return entry->rtekind == RTE_RELATION && entry->relkind != RELKIND_VIEW &&
+		entry->relkind != RELKIND_COMPOSITE_TYPE;
+}
+
+/* Columns and expressions ------------------------------------------------------------ */
+
+/* What shards return, as the scan has it: values of these types. */
+List *
+sl_finish_result(List *columns)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, columns)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, cell);
+		Node	   *expression = (Node *) entry->expr;
+
+		result = lappend(result,
+						 makeTargetEntry((Expr *) makeNullConst(exprType(expression),
+																exprTypmod(expression),
+																exprCollation(expression)),
+										 (AttrNumber) (list_length(result) + 1),
+										 entry->resname != NULL ? pstrdup(entry->resname) : NULL,
+										 false));
+	}
+	return result;
+}
+
+/* What the client gets of that. */
+List *
+sl_finish_target(List *columns)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, columns)
+	{
+		TargetEntry *entry = flatCopyTargetEntry(lfirst_node(TargetEntry, cell));
+		Node	   *expression = (Node *) entry->expr;
+
+		entry->resno = (AttrNumber) (list_length(result) + 1);
+		entry->ressortgroupref = 0;
+		entry->expr = (Expr *) makeVar(INDEX_VAR, entry->resno, exprType(expression),
+									   exprTypmod(expression), exprCollation(expression), 0);
+		result = lappend(result, entry);
+	}
+	return result;
+}
+
+/* Expressions that the router computes, as the executor wants them. */
+List *
+sl_finish_expressions(List *expressions)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, expressions)
+		result = lappend(result, expression_planner(copyObject((Expr *) lfirst(cell))));
+	return result;
+}
+
+/* Names of what a statement reads and writes, for EXPLAIN. */
+char *
+sl_finish_relations(Query *query)
+{
+	StringInfoData names;
+	ListCell   *cell;
+
+	initStringInfo(&names);
+	foreach(cell, query->rtable)
+	{
+		const RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+
+		if (is_table(entry))
+			appendStringInfo(&names, "%s%s", names.len == 0 ? "" : ", ",
+							 quote_identifier(entry->eref->aliasname));
+	}
+	return names.data;
+}
+
+/* Relations ----------------------------------------------------------------------- */
+
+typedef struct Users
+{
+	const Query *query;
+	bool		has_one;
+	bool		has_many;
+	Oid			user;
+} Users;
+
+static bool
+look_at_users(Node *node, Users *users)
+{
+	ListCell   *cell;
+
+	if (node == NULL)
+		return false;
+	if (!IsA(node, Query))
+		return expression_tree_walker(node, look_at_users, (void *) users);
+	foreach(cell, ((Query *) node)->rtable)
+	{
+		RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+		Oid			user;
+
+		if (!is_table(entry))
+			continue;
+		user = sl_relation_checked_as((Query *) node, entry);
+		users->has_many = users->has_many || (users->has_one && user != users->user);
+		users->has_one = true;
+		users->user = user;
+	}
+	return query_tree_walker((Query *) node, look_at_users, (void *) users, 0);
+}
+
+/* Are all tables read as one user?  Invalid means the current one. */
+bool
+sl_finish_find_user(Query *query, Oid *user)
+{
+	Users		users = {0};
+
+	(void) look_at_users((Node *) query, &users);
+	*user = users.user;
+	return !users.has_many;
+}
+
+static bool
+add_relations(Node *node, PlannedStmt *statement)
+{
+	ListCell   *cell;
+
+	if (node == NULL)
+		return false;
+	if (!IsA(node, Query))
+		return expression_tree_walker(node, add_relations, (void *) statement);
+	foreach(cell, ((Query *) node)->rtable)
+	{
+		RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+
+		if (is_checked(entry))
+			sl_relation_add(statement, (Query *) node, entry);
+	}
+	return query_tree_walker((Query *) node, add_relations, (void *) statement, 0);
+}
+
+/* Makes a plan depend on what a query reads, and check the privileges. */
+void
+sl_finish_add_relations(PlannedStmt *statement, Query *query)
+{
+	List	   *relations;
+	List	   *items;
+	bool		has_row_security;
+
+	(void) add_relations((Node *) query, statement);
+	extract_query_dependencies((Node *) query, &relations, &items, &has_row_security);
+	statement->relationOids = list_concat_unique_oid(statement->relationOids, relations);
+	statement->invalItems = list_concat(statement->invalItems, items);
+	statement->dependsOnRole = statement->dependsOnRole || has_row_security;
+}
+
+PlannedStmt *
+sl_finish_plan(Query *query, Plan *plan, int options)
+{
+	PlannedStmt *statement = makeNode(PlannedStmt);
+
+	statement->commandType = query->commandType;
+	statement->queryId = query->queryId;
+	statement->hasReturning = query->returningList != NIL;
+	statement->hasModifyingCTE = query->hasModifyingCTE;
+	statement->canSetTag = query->canSetTag;
+	statement->planTree = (options & CURSOR_OPT_SCROLL) != 0 ? materialize_finished_plan(plan) : plan;
+	statement->stmt_location = query->stmt_location;
+	statement->stmt_len = query->stmt_len;
+	sl_finish_add_relations(statement, query);
+	return statement;
+}
