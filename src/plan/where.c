@@ -353,6 +353,26 @@ divide_tree(Dividing *dividing, Node *tree, List *equalities, bool is_top, Part 
 
 /* Expressions ------------------------------------------------------------------------- */
 
+/* Does the expression equal the nth key column, of each row? */
+static bool
+is_key(const Dividing *dividing, Node *expression, int number)
+{
+	Node	   *resolved = sl_level_resolve(&dividing->level, expression);
+	ListCell   *cell;
+
+	if (resolved == NULL || !IsA(resolved, Var) || ((Var *) resolved)->varlevelsup != 0)
+		return false;
+	foreach(cell, dividing->all.units)
+	{
+		const Unit *unit = lfirst(cell);
+
+		if (!unit->is_nullable && unit->key_count > 0 &&
+			are_equal(dividing->equalities, resolved, key_of(unit, number)))
+			return true;
+	}
+	return false;
+}
+
 typedef struct Links
 {
 	Dividing   *dividing;
@@ -369,6 +389,29 @@ is_anywhere(const Dividing *dividing, Query *query)
 	return divide_query(dividing, &table, query, true, &result) && !result.is_divided;
 }
 
+/*
+ * Is it "key IN (SELECT key ...)"?  Neither is ever NULL, so rows with other keys
+ * make no difference, for NOT IN either.
+ */
+static bool
+is_by_key(const Dividing *dividing, const SubLink *link)
+{
+	List	   *outside = sl_pin_compared(&dividing->level, link);
+	SlTable    *table = *dividing->table;
+	Divided		inside = {0};
+
+	if (outside == NIL || !dividing->all.is_divided ||
+		!divide_query(dividing, &table, castNode(Query, link->subselect), false, &inside) ||
+		!inside.is_divided || !inside.has_key)
+		return false;
+	for (int i = 0; i < table->key_count; i++)
+	{
+		if (!is_key(dividing, list_nth(outside, inside.key[i] - 1), i))
+			return false;
+	}
+	return true;
+}
+
 static bool
 look_for_links(Node *node, Links *links)
 {
@@ -378,7 +421,8 @@ look_for_links(Node *node, Links *links)
 	{
 		Query	   *query = castNode(Query, ((SubLink *) node)->subselect);
 
-		if (!is_anywhere(links->dividing, query) && !is_beside(links->dividing, query))
+		if (!is_anywhere(links->dividing, query) && !is_beside(links->dividing, query) &&
+			!is_by_key(links->dividing, (SubLink *) node))
 			links->has_failed = true;
 		return links->has_failed || look_for_links(((SubLink *) node)->testexpr, links);
 	}
@@ -400,26 +444,6 @@ can_have_links(Dividing *dividing, bool of_from_only)
 		(void) query_tree_walker(query, look_for_links, (void *) &links,
 								 QTW_IGNORE_RT_SUBQUERIES | QTW_IGNORE_CTE_SUBQUERIES);
 	return !links.has_failed;
-}
-
-/* Does the expression equal the nth key column, of each row? */
-static bool
-is_key(const Dividing *dividing, Node *expression, int number)
-{
-	Node	   *resolved = sl_level_resolve(&dividing->level, expression);
-	ListCell   *cell;
-
-	if (resolved == NULL || !IsA(resolved, Var) || ((Var *) resolved)->varlevelsup != 0)
-		return false;
-	foreach(cell, dividing->all.units)
-	{
-		const Unit *unit = lfirst(cell);
-
-		if (!unit->is_nullable && unit->key_count > 0 &&
-			are_equal(dividing->equalities, resolved, key_of(unit, number)))
-			return true;
-	}
-	return false;
 }
 
 /* Is the key among the expressions that these refer to? */

@@ -86,6 +86,7 @@ typedef struct SlPin
 /* where_pin.c */
 extern bool sl_pin_has_triggers(const SlTable *table);
 extern bool sl_pin_query(const SlPin *pin, const SlLevel *outer, Query *query);
+extern List *sl_pin_compared(const SlLevel *level, const SubLink *link);
 extern List *sl_pin_constants(Query *query, const SlTable *table);
 extern bool sl_pin_find(const SlLevel *outer, Query *query, SlPin *pin);
 

@@ -165,34 +165,6 @@ single_use(const Query *query, const CommonTableExpr *with)
 	return 0;
 }
 
-/* "x IN (SELECT y ...)", also of several columns: the x in the order of the y. */
-static List *
-compared_with(Node *test, int count)
-{
-	List	   *tests = is_andclause(test) ? ((BoolExpr *) test)->args : list_make1(test);
-	List	   *result = NIL;
-	ListCell   *cell;
-
-	if (list_length(tests) != count)
-		return NIL;
-	foreach(cell, tests)
-	{
-		OpExpr	   *comparison = lfirst(cell);
-		Node	   *param;
-
-		if (!IsA(comparison, OpExpr) || list_length(comparison->args) != 2)
-			return NIL;
-		param = lsecond(comparison->args);
-		while (IsA(param, RelabelType))
-			param = (Node *) ((RelabelType *) param)->arg;
-		if (!IsA(param, Param) || ((Param *) param)->paramkind != PARAM_SUBLINK ||
-			((Param *) param)->paramid != foreach_current_index(cell) + 1)
-			return NIL;
-		result = lappend(result, linitial(comparison->args));
-	}
-	return result;
-}
-
 static int
 output_count(const Query *query)
 {
@@ -204,14 +176,47 @@ output_count(const Query *query)
 	return count;
 }
 
+/* Is it compared by what means equal with the given column of a subquery? */
+static bool
+is_compared(const SlLevel *level, Node *test, int column)
+{
+	Node	   *param;
+
+	if (sl_level_add_equalities(level, NIL, test, NULL) == NIL)
+		return false;
+	param = lsecond(((OpExpr *) test)->args);
+	while (IsA(param, RelabelType))
+		param = (Node *) ((RelabelType *) param)->arg;
+	return IsA(param, Param) && ((Param *) param)->paramkind == PARAM_SUBLINK &&
+		((Param *) param)->paramid == column;
+}
+
+/* "x IN (SELECT y ...)", also of several columns: the x in the order of the y. */
+List *
+sl_pin_compared(const SlLevel *level, const SubLink *link)
+{
+	List	   *tests = link->subLinkType != ANY_SUBLINK || link->testexpr == NULL ? NIL :
+	is_andclause(link->testexpr) ? ((BoolExpr *) link->testexpr)->args : list_make1(link->testexpr);
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	if (list_length(tests) != output_count(castNode(Query, link->subselect)))
+		return NIL;
+	foreach(cell, tests)
+	{
+		if (!IsA(lfirst(cell), OpExpr) ||
+			!is_compared(level, lfirst(cell), foreach_current_index(cell) + 1))
+			return NIL;
+		result = lappend(result, linitial(((OpExpr *) lfirst(cell))->args));
+	}
+	return result;
+}
+
 /* IN as a condition that must hold works like a join. */
 static void
 add_in(Pinning *pinning, Node *quals)
 {
 	ListCell   *cell;
-	SubLink    *link = (SubLink *) quals;
-	Query	   *query;
-	SlLevel		level = pinning->level;
 	List	   *outside;
 
 	if (quals == NULL)
@@ -220,24 +225,13 @@ add_in(Pinning *pinning, Node *quals)
 	{
 		foreach(cell, ((BoolExpr *) quals)->args)
 			add_in(pinning, lfirst(cell));
-		return;
 	}
-	if (!IsA(quals, SubLink) || link->subLinkType != ANY_SUBLINK)
-		return;
-	query = castNode(Query, link->subselect);
-	outside = compared_with(link->testexpr, output_count(query));
-
-	/* Only if it is compared by what means equal. */
-	foreach(cell, outside)
+	else if (IsA(quals, SubLink))
 	{
-		Node	   *test = is_andclause(link->testexpr) ?
-		list_nth(((BoolExpr *) link->testexpr)->args, foreach_current_index(cell)) : link->testexpr;
-
-		if (sl_level_add_equalities(&level, NIL, test, NULL) == NIL)
-			return;
+		outside = sl_pin_compared(&pinning->level, (SubLink *) quals);
+		if (outside != NIL)
+			add_inner(pinning, castNode(Query, ((SubLink *) quals)->subselect), 0, outside, false);
 	}
-	if (outside != NIL)
-		add_inner(pinning, query, 0, outside, false);
 }
 
 static void
