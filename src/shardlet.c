@@ -15,6 +15,8 @@
  * - "shardlet connections", a hash table in TopMemoryContext, and for each
  *   connection a context "shardlet connection": its parameters, settings and
  *   prepared statements, reset when it is opened anew.
+ * - "shardlet encoders", a child of TopMemoryContext: how values of types are
+ *   written, made anew when a type changed.
  * - the names of shards that the last statement did without, in
  *   TopMemoryContext, freed by the next one.
  *
@@ -53,6 +55,7 @@ _PG_init(void)
 	sl_map_init();
 	sl_stat_init();
 	sl_pool_init();
+	sl_encode_init();
 	sl_txn_init();
 	sl_fanout_init();
 	sl_copy_in_init();

@@ -11,6 +11,7 @@
 
 #include "access/xact.h"
 #include "executor/executor.h"
+#include "executor/instrument.h"
 #include "mb/pg_wchar.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/lsyscache.h"
@@ -84,35 +85,23 @@ sl_ask_settle(SlAsk *ask, Oid user)
 /* Values ---------------------------------------------------------------------------- */
 
 /*
- * The values of the parameters, as text in a form that every setting reads.
- * They are computed with the session's settings, and written without.  There is
- * room for two more, for limits.
+ * The values of the parameters.  They are computed with the session's settings,
+ * and written without.
  */
-const char **
-sl_ask_params(const SlAsk *ask, int *count)
+static void
+evaluate_params(const SlAsk *ask, SlParams *params)
 {
-	const char **params = palloc0(sizeof(char *) * (ask->param_count + 2));
-	Datum	   *values = palloc(sizeof(Datum) * (ask->param_count + 1));
-	bool	   *nulls = palloc(sizeof(bool) * (ask->param_count + 1));
-	int			nest_level;
+	int			count = ask->param_count;
+	Oid		   *types = palloc(sizeof(Oid) * Max(count, 1));
+	Datum	   *values = palloc(sizeof(Datum) * Max(count, 1));
+	bool	   *nulls = palloc(sizeof(bool) * Max(count, 1));
 
-	*count = ask->param_count;
-	if (ask->param_count == 0)
-		return params;
-	for (int i = 0; i < ask->param_count; i++)
-		values[i] = ExecEvalExpr(list_nth(ask->states, i), ask->node->ps_ExprContext, &nulls[i]);
-	nest_level = sl_map_begin_plain_output();
-	for (int i = 0; i < ask->param_count; i++)
+	for (int i = 0; i < count; i++)
 	{
-		Oid			output;
-		bool		is_varlena;
-
-		getTypeOutputInfo(exprType(list_nth(ask->expressions, i)), &output, &is_varlena);
-		if (!nulls[i])
-			params[i] = OidOutputFunctionCall(output, values[i]);
+		types[i] = exprType(list_nth(ask->expressions, i));
+		values[i] = ExecEvalExpr(list_nth(ask->states, i), ask->node->ps_ExprContext, &nulls[i]);
 	}
-	sl_map_end_plain_output(nest_level);
-	return params;
+	sl_params_encode(params, count, types, values, nulls);
 }
 
 static List *
@@ -208,8 +197,8 @@ add_limit(const SlAsk *ask, SlFanoutSpec *spec, int place, const char *word, int
 		spec->sql = psprintf("%s %s " INT64_FORMAT, spec->sql, word, value);
 		return;
 	}
-	spec->params[spec->param_count++] = psprintf(INT64_FORMAT, value);
-	spec->sql = psprintf("%s %s $%d::pg_catalog.int8", spec->sql, word, spec->param_count);
+	sl_params_add(&spec->params, value);
+	spec->sql = psprintf("%s %s $%d::pg_catalog.int8", spec->sql, word, spec->params.count);
 }
 
 /* Each shard sends as many rows as the whole may have. */
@@ -320,8 +309,9 @@ sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
 	sl_call_check_states(&spec->shards, (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) != 0,
 						 spec->skip_failures);
 	spec->sql = (ask->flags & SL_ASK_LOCKS) != 0 ? psprintf("%s%s", ask->sql, ask->lock) : ask->sql;
-	spec->params = sl_ask_params(ask, &spec->param_count);
-	spec->own_param_count = spec->param_count;
+	evaluate_params(ask, &spec->params);
+	spec->own_param_count = spec->params.count;
+	spec->is_typed = true;
 	spec->home = ask->home;
 	spec->plain_values = (ask->flags & SL_ASK_WRITES) == 0;
 	spec->sort_count = list_length(spec->shards) > 1 ? ask->sort_count : 0;
@@ -334,6 +324,18 @@ sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
 	keep_stats(ask, spec);
 	ask->fanout = sl_fanout_begin(spec);
 	MemoryContextSwitchTo(old_context);
+}
+
+/* A run that returned no rows is over: how many did it change? */
+void
+sl_ask_count(SlAsk *ask)
+{
+	int64		rows = sl_fanout_processed(ask->fanout);
+
+	if ((ask->flags & SL_ASK_COUNTS) != 0)
+		ask->node->state->es_processed += (uint64) rows;
+	if (ask->node->instrument != NULL)
+		ask->node->instrument->tuplecount += (double) rows;
 }
 
 /* Ends a run; another may begin.  Its last row stays until then. */
@@ -367,14 +369,6 @@ find_total(SlAsk *ask, SlShard *shard)
 	ask->totals = lappend(ask->totals, total);
 	MemoryContextSwitchTo(old_context);
 	return total;
-}
-
-/* Adds rows that did not come here. */
-void
-sl_ask_add_total(SlAsk *ask, SlShard *shard, int64 rows)
-{
-	if (ask->keeps_stats)
-		find_total(ask, shard)->rows += rows;
 }
 
 /* Adds up what the run did. */

@@ -58,11 +58,10 @@ typedef struct SlAsk
 /* ask.c */
 extern void sl_ask_open(SlAsk *ask, PlanState *node, List *expressions, List *sort);
 extern void sl_ask_settle(SlAsk *ask, Oid user);
-extern const char **sl_ask_params(const SlAsk *ask, int *count);
 extern List *sl_ask_shards(const SlAsk *ask);
 extern void sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec);
 extern void sl_ask_end(SlAsk *ask);
-extern void sl_ask_add_total(SlAsk *ask, SlShard *shard, int64 rows);
+extern void sl_ask_count(SlAsk *ask);
 extern void sl_ask_collect(SlAsk *ask);
 
 /* ask_explain.c */

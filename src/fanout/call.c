@@ -214,14 +214,14 @@ limit_value(const SlLimit *limit, const SlFanoutSpec *spec, const char *what, in
 	*value = limit->value;
 	if (limit->param > 0)
 	{
-		if (limit->param > spec->param_count)
+		if (limit->param > spec->params.count)
 			ereport(ERROR,
 					errcode(ERRCODE_UNDEFINED_PARAMETER),
 					errmsg("there is no parameter $%d", limit->param));
-		if (spec->params[limit->param - 1] == NULL)
+		if (spec->params.values[limit->param - 1] == NULL)
 			return false;
 		*value = DatumGetInt64(DirectFunctionCall1(int8in,
-												   CStringGetDatum(spec->params[limit->param - 1])));
+												   CStringGetDatum(spec->params.values[limit->param - 1])));
 	}
 	if (*value < 0)
 		ereport(ERROR,
@@ -245,19 +245,19 @@ set_limits(SlFanoutSpec *spec)
 	{
 		per_shard = spec->limit > PG_INT64_MAX - spec->offset ? PG_INT64_MAX :
 			spec->limit + spec->offset;
-		spec->params[query->limit_param - 1] = psprintf("%lld", (long long) per_shard);
+		spec->params.values[query->limit_param - 1] = psprintf("%lld", (long long) per_shard);
 	}
-	spec->param_count = Max(spec->param_count, query->limit_param);
+	spec->params.count = Max(spec->params.count, query->limit_param);
 
 	/*
 	 * They are not in the text any more, where a shard could find their
 	 * types.
 	 */
-	spec->param_types = palloc0(sizeof(Oid) * Max(spec->param_count, 1));
+	spec->params.types = palloc0(sizeof(Oid) * Max(spec->params.count, 1));
 	if (query->limit.param > 0 && !query->limit.is_used)
-		spec->param_types[query->limit.param - 1] = INT8OID;
+		spec->params.types[query->limit.param - 1] = INT8OID;
 	if (query->offset.param > 0 && !query->offset.is_used)
-		spec->param_types[query->offset.param - 1] = INT8OID;
+		spec->params.types[query->offset.param - 1] = INT8OID;
 }
 
 /* query() and query_key() ---------------------------------------------------- */
@@ -294,7 +294,7 @@ begin_query(const SlCall *call, TupleDesc wanted)
 	spec.home = call->home;
 	spec.wanted = wanted;
 	spec.shard_column = find_shard_column(wanted);
-	sl_call_params(get_array(call, QUERY_PARAMS), &spec.param_count, &spec.params);
+	sl_call_params(get_array(call, QUERY_PARAMS), &spec.params.count, &spec.params.values);
 	if (query->whole != NULL && !per_shard && spec.shard_column < 0)
 		ereport(ERROR,
 				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -304,10 +304,10 @@ begin_query(const SlCall *call, TupleDesc wanted)
 						SHARD_COLUMN));
 	spec.text = query;
 	spec.use.writes = query->is_write;
-	spec.own_param_count = spec.param_count;
+	spec.own_param_count = spec.params.count;
 	if (!per_shard && query->whole == NULL)
 	{
-		sl_text_rewrite(query, spec.param_count);
+		sl_text_rewrite(query, spec.params.count);
 		spec.merge = query->order != NIL;
 		set_limits(&spec);
 	}
@@ -350,8 +350,8 @@ begin_query_key(const SlCall *call, TupleDesc wanted)
 	SlFanoutSpec spec = {0};
 	SlText	   *query = sl_text_parse(get_sql(call, KEY_SQL));
 
-	sl_call_params(get_array(call, KEY_PARAMS), &spec.param_count, &spec.params);
-	spec.own_param_count = spec.param_count;
+	sl_call_params(get_array(call, KEY_PARAMS), &spec.params.count, &spec.params.values);
+	spec.own_param_count = spec.params.count;
 	spec.text = query;
 	spec.use.writes = query->is_write;
 	spec.sql = query->sql;

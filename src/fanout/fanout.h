@@ -120,10 +120,9 @@ typedef struct SlFanoutSpec
 	List	   *shards;			/* of SlShard */
 	SlText	   *text;			/* NULL for a text that is not looked at */
 	const char *sql;			/* as shards get it */
-	int			param_count;
+	SlParams	params;
 	int			own_param_count;	/* without what was added for LIMIT */
-	const char **params;
-	Oid		   *param_types;	/* NULL, or of each parameter; 0 is unknown */
+	bool		is_typed;		/* the text says of what types parameters are */
 	SlHome		home;
 	TupleDesc	wanted;
 	int			shard_column;	/* of the wanted ones, or -1: the shard's

@@ -37,6 +37,9 @@
 /* A lane remembers so many prepared statements. */
 #define STATEMENTS 4
 
+/* Shards find out by themselves of what types parameters are. */
+static const SlParams untyped = {0};
+
 typedef struct Statement
 {
 	const char *sql;			/* compared by address */
@@ -305,14 +308,14 @@ prepare(Lane *lane, const char *sql)
 		if (lane->statements[i].sql == sql)
 			return lane->statements[i].prepared;
 	}
-	prepared = sl_flight_find(conn, sql);
+	prepared = sl_flight_find(conn, sql, &untyped);
 	if (prepared != NULL && sl_flight_is_old(conn, prepared, 0))
 	{
 		sl_flight_forget(conn, prepared);
 		prepared = NULL;
 	}
 	if (prepared == NULL)
-		prepared = sl_flight_prepare(conn, sql, 0, NULL);
+		prepared = sl_flight_prepare(conn, sql, &untyped);
 	statement = &lane->statements[lane->next_statement++ % STATEMENTS];
 	statement->sql = sql;
 	statement->prepared = prepared;
@@ -346,15 +349,16 @@ send_statement(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept, int 
 {
 	Lane	   *lane = find_lane(pipe, shard);
 	MemoryContext old_context = MemoryContextSwitchTo(pipe->context);
+	SlParams	sent = {.count = param_count,.values = (const char **) params};
 
 	check_alive(pipe);
 	if (!lane->is_open)
 		open_lane(lane);
 	lane->sql = is_kept ? sql : make_label(lane, sql);
 	if (is_kept)
-		sl_flight_execute(lane->conn, prepare(lane, sql), param_count, params, binary);
+		sl_flight_execute(lane->conn, prepare(lane, sql), &sent, binary);
 	else
-		sl_flight_ask(lane->conn, sql, param_count, NULL, params, binary);
+		sl_flight_ask(lane->conn, sql, &sent, binary);
 	lane->otherwise[(lane->ring_head + lane->out) % RING_SIZE] = otherwise;
 	lane->out++;
 	lane->unsynced++;
@@ -476,7 +480,7 @@ sl_pipe_describe(SlPipe *pipe, SlShard *shard, const char *sql)
 	Lane	   *lane = find_lane(pipe, shard);
 
 	return lane->conn != NULL && lane->conn->state == SL_CONN_OPEN ?
-		sl_flight_find(lane->conn, sql) : NULL;
+		sl_flight_find(lane->conn, sql, &untyped) : NULL;
 }
 
 /* Waits for all answers.  Returns how many rows were changed since the beginning. */

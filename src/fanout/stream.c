@@ -61,6 +61,13 @@ wants_to_write(const SlStream *stream, const SlFailure *failure)
 						  stream->conn->txn.has_part);
 }
 
+/* Did the shard have to find out of what types parameters are? */
+static bool
+has_guessed_types(const SlStream *stream)
+{
+	return stream->spec->own_param_count > 0 && !stream->spec->is_typed;
+}
+
 /*
  * May the failure be one of a statement that was prepared before a table
  * changed?  It keeps the types of its columns, which the shard notices, and of
@@ -76,7 +83,7 @@ is_out_of_date(const SlStream *stream, const SlFailure *failure)
 	return failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED ||
 		failure->sqlstate == ERRCODE_UNDEFINED_PSTATEMENT ||
 		failure->sqlstate == SL_ERR_DIFFERENT ||
-		(stream->spec->own_param_count > 0 && !stream->is_parsed &&
+		(has_guessed_types(stream) && !stream->is_parsed &&
 		 (category == ERRCODE_DATA_EXCEPTION ||
 		  category == ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION));
 }
@@ -127,7 +134,7 @@ forget_prepared(SlStream *stream, int sqlstate)
 		return;
 	if (sqlstate == ERRCODE_UNDEFINED_PSTATEMENT)
 		sl_flight_forget_all(stream->conn);
-	prepared = sl_flight_find(stream->conn, stream->spec->sql);
+	prepared = sl_flight_find(stream->conn, stream->spec->sql, &stream->spec->params);
 	if (prepared != NULL)
 		sl_flight_forget(stream->conn, prepared);
 }
@@ -232,7 +239,7 @@ static bool
 is_old(const SlStream *stream, const SlPrepared *prepared)
 {
 	return sl_flight_is_old(stream->conn, prepared,
-							stream->spec->own_param_count > 0 ? PREPARED_LIFE_MS : 0);
+							has_guessed_types(stream) ? PREPARED_LIFE_MS : 0);
 }
 
 /*
@@ -262,7 +269,7 @@ static void
 send_prepare(SlStream *stream)
 {
 	SlConn	   *conn = stream->conn;
-	SlPrepared *prepared = sl_flight_find(conn, stream->spec->sql);
+	SlPrepared *prepared = sl_flight_find(conn, stream->spec->sql, &stream->spec->params);
 	SlTxnUse	describing = {.is_alone = true,.is_part = true,.statement = stream->use.statement};
 
 	sl_pool_note_success(conn);
@@ -281,8 +288,7 @@ send_prepare(SlStream *stream)
 	}
 	stream->generation = conn->generation;
 	begin_telling(conn, &describing);
-	(void) sl_flight_prepare(conn, stream->spec->sql, stream->spec->param_count,
-							 stream->spec->param_types);
+	(void) sl_flight_prepare(conn, stream->spec->sql, &stream->spec->params);
 	end_telling(conn, &describing);
 	stream->state = STREAM_PREPARING;
 }
@@ -316,7 +322,7 @@ step_opening(SlStream *stream)
 static void
 take_answers(SlStream *stream, const PGresult *result)
 {
-	SlPrepared *known = sl_flight_find(stream->conn, stream->spec->sql);
+	SlPrepared *known = sl_flight_find(stream->conn, stream->spec->sql, &stream->spec->params);
 
 	if (known != NULL)
 		sl_flight_keep_answers(known, result, stream->conn->context);
@@ -363,7 +369,8 @@ step_preparing(SlStream *stream)
 		sl_stream_release(stream);
 	}
 	else
-		take_description(stream, sl_flight_find(stream->conn, stream->spec->sql));
+		take_description(stream, sl_flight_find(stream->conn, stream->spec->sql,
+												&stream->spec->params));
 }
 
 /* What is known of the statement is out of date: asks again. */
@@ -381,7 +388,9 @@ sl_stream_ask(SlStream *stream, const char *question)
 {
 	const SlFanoutSpec *spec = stream->spec;
 	SlTxnUse	asking = {.is_alone = true,.is_part = true,.statement = stream->use.statement};
+	SlParams	params = spec->params;
 
+	params.count = spec->own_param_count;
 	if (!acquire(stream))
 		return;
 	if (stream->conn->state != SL_CONN_OPEN)
@@ -392,8 +401,7 @@ sl_stream_ask(SlStream *stream, const char *question)
 		return;
 	}
 	begin_telling(stream->conn, &asking);
-	sl_flight_ask(stream->conn, question, spec->own_param_count, spec->param_types, spec->params,
-				  false);
+	sl_flight_ask(stream->conn, question, &params, false);
 	if (!stream->conn->txn.has_part)
 		sl_flight_sync(stream->conn);
 	end_telling(stream->conn, &asking);
@@ -409,7 +417,7 @@ sl_stream_ask(SlStream *stream, const char *question)
 static bool
 parses_anew(const SlStream *stream)
 {
-	return stream->was_prepared && stream->spec->own_param_count > 0 && stream->use.writes;
+	return stream->was_prepared && has_guessed_types(stream) && stream->use.writes;
 }
 
 /* Sends the statement, which has been described. */
@@ -422,7 +430,7 @@ sl_stream_execute(SlStream *stream)
 
 	if (!acquire(stream))
 		return;
-	prepared = stream->conn->state == SL_CONN_OPEN ? sl_flight_find(stream->conn, spec->sql) : NULL;
+	prepared = stream->conn->state == SL_CONN_OPEN ? sl_flight_find(stream->conn, spec->sql, &spec->params) : NULL;
 	if (prepared == NULL || stream->conn->generation != stream->generation ||
 		strcmp(prepared->name, stream->prepared->name) != 0)
 	{
@@ -449,11 +457,9 @@ sl_stream_execute(SlStream *stream)
 	sl_decoder_begin(stream->decoder, spec->plain_values);
 	stream->is_parsed = parses_anew(stream);
 	if (stream->is_parsed)
-		sl_flight_ask(stream->conn, spec->sql, spec->param_count, spec->param_types, spec->params,
-					  stream->is_binary);
+		sl_flight_ask(stream->conn, spec->sql, &spec->params, stream->is_binary);
 	else
-		sl_flight_execute(stream->conn, prepared, spec->param_count, spec->params,
-						  stream->is_binary);
+		sl_flight_execute(stream->conn, prepared, &spec->params, stream->is_binary);
 	sl_txn_end_statement(stream->conn, &stream->use);
 	sl_flight_sync(stream->conn);
 	stream->state = STREAM_RUNNING;

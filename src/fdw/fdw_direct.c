@@ -5,7 +5,6 @@
 #include "postgres.h"
 
 #include "executor/executor.h"
-#include "executor/instrument.h"
 
 #include "base/base.h"
 #include "fdw/fdw.h"
@@ -15,30 +14,8 @@
 static void
 run_commands(ForeignScanState *node, SlScan *scan)
 {
-	SlAsk	   *ask = &scan->ask;
-	EState	   *estate = node->ss.ps.state;
-	MemoryContext old_context = MemoryContextSwitchTo(ask->context);
-	SlTxnUse	use = {
-		.writes = true,.statement = ask->statement->scan_count > 1 ? ask->statement->id : 0
-	};
-	int64		rows = 0;
-	int			param_count;
-	int			count;
-	SlReply    *replies = sl_command_begin_as(sl_ask_shards(ask), ask->home.user, true, &count);
-	const char **params = sl_ask_params(ask, &param_count);
-
-	sl_command_run(replies, count, ask->sql, param_count, params, &use);
-	sl_command_check(replies, count, ask->sql);
-	for (int i = 0; i < count; i++)
-	{
-		rows += replies[i].rows;
-		sl_ask_add_total(ask, replies[i].shard, replies[i].rows);
-	}
-	if ((ask->flags & SL_ASK_COUNTS) != 0)
-		estate->es_processed += rows;
-	if (node->ss.ps.instrument != NULL)
-		node->ss.ps.instrument->tuplecount += (double) rows;
-	MemoryContextSwitchTo(old_context);
+	(void) sl_fdw_next(node);
+	sl_ask_count(&scan->ask);
 }
 
 /* The next row of RETURNING, where ModifyTable looks for it. */

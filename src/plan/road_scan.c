@@ -9,7 +9,6 @@
 #include "postgres.h"
 
 #include "executor/executor.h"
-#include "executor/instrument.h"
 #include "miscadmin.h"
 
 #include "plan/road.h"
@@ -56,22 +55,6 @@ begin_asking(SlRoadState *state)
 	sl_ask_begin(&state->ask, &spec);
 }
 
-/* The end: what returns no rows is counted now. */
-static void
-finish(SlRoadState *state)
-{
-	PlanState  *node = &state->css.ss.ps;
-	int64		rows;
-
-	state->is_done = true;
-	if ((state->ask.flags & SL_ASK_COUNTS) == 0 || state->whole.columns->natts > 0)
-		return;
-	rows = sl_fanout_processed(state->ask.fanout);
-	node->state->es_processed += (uint64) rows;
-	if (node->instrument != NULL)
-		node->instrument->tuplecount += (double) rows;
-}
-
 static TupleTableSlot *
 access_next(ScanState *node)
 {
@@ -84,7 +67,9 @@ access_next(ScanState *node)
 		begin_asking(state);
 	if (!sl_fanout_next(state->ask.fanout, slot))
 	{
-		finish(state);
+		state->is_done = true;
+		if ((state->ask.flags & SL_ASK_COUNTS) != 0 && state->whole.columns->natts == 0)
+			sl_ask_count(&state->ask);
 		return ExecClearTuple(slot);
 	}
 	sl_whole_row_add(&state->whole, node, slot);

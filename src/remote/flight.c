@@ -125,13 +125,12 @@ sl_flight_query(SlConn *conn, const char *sql, int param_count, const char *cons
 	expect(conn, SL_EXPECT_ROWS);
 }
 
-/* The same with types of the parameters, 0 is unknown, and rows of either form. */
+/* The same with parameters and rows of either form. */
 void
-sl_flight_ask(SlConn *conn, const char *sql, int param_count, const Oid *types,
-			  const char *const *params, bool binary)
+sl_flight_ask(SlConn *conn, const char *sql, const SlParams *params, bool binary)
 {
-	if (!PQsendQueryParams(conn->pg, sql, param_count, types, params, NULL, NULL,
-						   binary ? 1 : 0))
+	if (!PQsendQueryParams(conn->pg, sql, params->count, params->types, params->values,
+						   params->lengths, params->formats, binary ? 1 : 0))
 		fail_to_send(conn);
 	expect(conn, SL_EXPECT_ROWS);
 }
@@ -252,11 +251,36 @@ make_table(SlConn *conn)
 								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
-static uint64
-hash_sql(const char *sql)
+/* How many types are there, up to the last one that is given? */
+static int
+count_types(const SlParams *params)
 {
-	return DatumGetUInt64(hash_any_extended((const unsigned char *) sql,
-											(int) strlen(sql), 0));
+	int			count = params->types != NULL ? params->count : 0;
+
+	while (count > 0 && !OidIsValid(params->types[count - 1]))
+		count--;
+	return count;
+}
+
+static uint64
+hash_statement(const char *sql, const SlParams *params)
+{
+	int			count = count_types(params);
+	uint64		seed = count == 0 ? 0 :
+	DatumGetUInt64(hash_any_extended((const unsigned char *) params->types,
+									 (int) (sizeof(Oid) * count), 0));
+
+	return DatumGetUInt64(hash_any_extended((const unsigned char *) sql, (int) strlen(sql), seed));
+}
+
+/* Is this the prepared statement with that text, and those types? */
+static bool
+is_statement(const SlPrepared *prepared, const char *sql, const SlParams *params)
+{
+	int			count = count_types(params);
+
+	return strcmp(prepared->sql, sql) == 0 && prepared->type_count == count &&
+		(count == 0 || memcmp(prepared->param_types, params->types, sizeof(Oid) * count) == 0);
 }
 
 /*
@@ -280,19 +304,19 @@ sl_flight_distrust(void)
 }
 
 /*
- * Returns the prepared statement with that text if there is one whose columns
- * are known.
+ * Returns the prepared statement with that text, and these types of parameters,
+ * if there is one whose columns are known.
  */
 SlPrepared *
-sl_flight_find(SlConn *conn, const char *sql)
+sl_flight_find(SlConn *conn, const char *sql, const SlParams *params)
 {
-	uint64		hash = hash_sql(sql);
+	uint64		hash = hash_statement(sql, params);
 	SlPrepared *prepared;
 
 	if (conn->prepared == NULL)
 		return NULL;
 	prepared = hash_search(conn->prepared, &hash, HASH_FIND, NULL);
-	if (prepared == NULL || !prepared->is_described || strcmp(prepared->sql, sql) != 0)
+	if (prepared == NULL || !prepared->is_described || !is_statement(prepared, sql, params))
 		return NULL;
 	prepared->last_use = ++conn->prepare_counter;
 	return prepared;
@@ -320,6 +344,7 @@ sl_flight_copy(const SlPrepared *prepared)
 
 	*copy = *prepared;
 	copy->sql = NULL;
+	copy->param_types = NULL;
 	copy->types = palloc(sizeof(Oid) * Max(count, 1));
 	copy->typmods = palloc(sizeof(int) * Max(count, 1));
 	for (int i = 0; i < count; i++)
@@ -377,6 +402,8 @@ remove_prepared(SlConn *conn, SlPrepared *prepared)
 {
 	free_description(prepared);
 	pfree(prepared->sql);
+	if (prepared->param_types != NULL)
+		pfree(prepared->param_types);
 	hash_search(conn->prepared, &prepared->hash, HASH_REMOVE, NULL);
 }
 
@@ -470,15 +497,25 @@ copy_description(SlConn *conn, SlPrepared *prepared, const PGresult *result)
 	MemoryContextSwitchTo(old_context);
 }
 
+static void
+keep_types(SlConn *conn, SlPrepared *prepared, const SlParams *params)
+{
+	prepared->type_count = count_types(params);
+	if (prepared->type_count == 0)
+		return;
+	prepared->param_types = MemoryContextAlloc(conn->context, sizeof(Oid) * prepared->type_count);
+	memcpy(prepared->param_types, params->types, sizeof(Oid) * prepared->type_count);
+}
+
 /*
  * Sends a statement to be prepared and described.  Types of parameters that
  * the shard shall find out are 0.  The result's columns are known once
  * SL_EVENT_DESCRIBED has come for it.
  */
 SlPrepared *
-sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *types)
+sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params)
 {
-	uint64		hash = hash_sql(sql);
+	uint64		hash = hash_statement(sql, params);
 	SlPrepared *prepared;
 	bool		found;
 
@@ -497,13 +534,14 @@ sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *type
 	memset((char *) prepared + sizeof(uint64), 0, sizeof(SlPrepared) - sizeof(uint64));
 	prepared->answer_count = -1;
 	prepared->sql = MemoryContextStrdup(conn->context, sql);
+	keep_types(conn, prepared, params);
 	prepared->since = GetCurrentStatementStartTimestamp();
 	prepared->epoch = epoch;
 	prepared->setting_changes = conn->setting_changes;
 	prepared->last_use = ++conn->prepare_counter;
 	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",
 			 (unsigned long long) conn->prepare_counter);
-	if (!PQsendPrepare(conn->pg, prepared->name, sql, type_count, types))
+	if (!PQsendPrepare(conn->pg, prepared->name, sql, prepared->type_count, prepared->param_types))
 	{
 		remove_prepared(conn, prepared);
 		fail_to_send(conn);
@@ -518,11 +556,10 @@ sl_flight_prepare(SlConn *conn, const char *sql, int type_count, const Oid *type
 
 /* Sends a prepared statement to be run. */
 void
-sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
-				  const char *const *params, bool binary)
+sl_flight_execute(SlConn *conn, SlPrepared *prepared, const SlParams *params, bool binary)
 {
-	if (!PQsendQueryPrepared(conn->pg, prepared->name, param_count, params, NULL, NULL,
-							 binary ? 1 : 0))
+	if (!PQsendQueryPrepared(conn->pg, prepared->name, params->count, params->values,
+							 params->lengths, params->formats, binary ? 1 : 0))
 		fail_to_send(conn);
 	expect(conn, SL_EXPECT_ROWS);
 }

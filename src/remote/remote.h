@@ -103,11 +103,23 @@ typedef struct SlExpected
 	uint64		hash;			/* of a statement that is described */
 } SlExpected;
 
+/* Parameters of a statement, as libpq takes them. */
+typedef struct SlParams
+{
+	int			count;
+	Oid		   *types;			/* NULL, or of each; 0 is unknown */
+	const char **values;
+	int		   *lengths;		/* of those that are binary */
+	int		   *formats;		/* NULL, or of each; 1 is binary */
+} SlParams;
+
 /* A prepared statement of one connection, with the columns that it returns. */
 typedef struct SlPrepared
 {
-	uint64		hash;			/* of the text: the hash table's key */
+	uint64		hash;			/* of text and types: the hash table's key */
 	char	   *sql;
+	int			type_count;		/* up to the last parameter with a type */
+	Oid		   *param_types;
 	char		name[32];
 	bool		is_described;
 	int			column_count;
@@ -325,19 +337,17 @@ extern void sl_flight_prelude(SlConn *conn, const char *sql, int param_count,
 							  const char *const *params);
 extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,
 							const char *const *params);
-extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, int type_count,
-									 const Oid *types);
-extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql);
+extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params);
+extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql, const SlParams *params);
 extern bool sl_flight_is_old(const SlConn *conn, const SlPrepared *prepared,
 							 int lifetime_ms);
 extern void sl_flight_distrust(void);
 extern SlPrepared *sl_flight_copy(const SlPrepared *prepared);
-extern void sl_flight_ask(SlConn *conn, const char *sql, int param_count, const Oid *types,
-						  const char *const *params, bool binary);
+extern void sl_flight_ask(SlConn *conn, const char *sql, const SlParams *params, bool binary);
 extern void sl_flight_keep_answers(SlPrepared *prepared, const PGresult *result,
 								   MemoryContext context);
-extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, int param_count,
-							  const char *const *params, bool binary);
+extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, const SlParams *params,
+							  bool binary);
 extern void sl_flight_mark(SlConn *conn);
 extern void sl_flight_xid(SlConn *conn);
 extern bool sl_flight_try_sync(SlConn *conn);
@@ -406,6 +416,12 @@ extern void sl_failure_report(int level, const SlFailure *failure, const char *s
 extern const SlConn *sl_notice_speaker;
 extern void sl_notice_watch(SlConn *conn);
 extern void sl_notice_show(SlConn *conn);
+
+/* encode.c */
+extern void sl_encode_init(void);
+extern void sl_params_encode(SlParams *params, int count, const Oid *types, const Datum *values,
+							 const bool *nulls);
+extern void sl_params_add(SlParams *params, int64 value);
 
 /* decode.c */
 typedef struct SlDecoder SlDecoder;
