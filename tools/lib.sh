@@ -156,8 +156,9 @@ demo_folder() {
 	say "/tmp/shardlet-demo-$user"
 }
 
-# start_cluster: a server in $work/data with database "app", on the
-# socket $work and a free port of localhost.  Sets $port.
+# start_cluster [line...]: a server in $work/data with database "app", on the
+# socket $work and a free port of localhost; lines go to postgresql.conf.  Sets
+# $port.
 #
 # Anybody on the machine can reach localhost, so only the socket, in a folder of
 # the tester's own, is without password; the server finds the password for
@@ -184,6 +185,7 @@ start_cluster() {
 		listen_addresses = 'localhost'
 		# A cluster to throw away: what a crash of the machine would lose is no loss.
 		fsync = off
+		$(printf '%s\n' "$@")
 	CONF
 	for port in $(seq 54321 54399); do
 		! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue
