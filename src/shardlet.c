@@ -17,6 +17,7 @@
  *   prepared statements, reset when it is opened anew.
  * - "shardlet encoders", a child of TopMemoryContext: how values of types are
  *   written, made anew when a type changed.
+ * - sets of wait events of several connections, at most eight.
  * - the names of shards that the last statement did without, in
  *   TopMemoryContext, freed by the next one.
  *

@@ -33,6 +33,9 @@
 #include "base/base.h"
 #include "remote/remote.h"
 
+/* Of the connection that was opened last. */
+static uint64 last_generation = 0;
+
 /*
  * Who are you?  And notice it if this machine vanishes: what it has locked on
  * the shard would stay locked for hours.
@@ -223,7 +226,7 @@ sl_conn_start(SlConn *conn, const SlTarget *target)
 	sl_hosts_begin(conn);
 	conn->since = GetCurrentTimestamp();
 	conn->is_stale = false;
-	conn->generation++;
+	conn->generation = ++last_generation;
 	return NULL;
 }
 

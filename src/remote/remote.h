@@ -197,7 +197,8 @@ typedef struct SlConn
 	int			host_count;		/* in the address; some may be gone from it */
 	int			host_index;		/* whose share runs */
 	TimestampTz since;
-	uint64		generation;		/* raised whenever it is opened */
+	uint64		generation;		/* another one whenever it is opened, and for
+								 * each connection */
 	bool		must_use_password;
 	bool		plain_path;
 	bool		plain_values;	/* written in a form that cannot be misread */

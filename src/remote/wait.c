@@ -10,8 +10,11 @@
  * still there (probe.c).
  *
  * A set of wait events costs several system calls to make.  So a connection
- * keeps one for the waits on it alone, and a statement over several shards
- * keeps one for as long as it waits for the same of them.
+ * keeps one for the waits on it alone, and the session keeps the sets of several
+ * open connections that were waited for last: as shards answer one after the
+ * other, statements over the same shards wait for the same few sets again and
+ * again.  A statement over many shards, or while connections are made, keeps one
+ * for as long as it waits for the same of them.
  */
 #include "postgres.h"
 
@@ -41,6 +44,29 @@ static bool is_orphan = false;
 
 /* In each set these come first. */
 #define FIXED_EVENTS 2
+
+/* So many sets, of so many connections, are kept. */
+#define MAX_SETS 8
+#define MAX_SET_CONNS 8
+
+/*
+ * A connection has another number whenever it is opened, so a set with a socket
+ * that was closed is never found again.
+ */
+typedef struct SharedSet
+{
+	WaitEventSet *set;			/* or NULL */
+	int			count;
+	uint64		generations[MAX_SET_CONNS];
+	uint32		events[MAX_SET_CONNS];
+	uint64		last_use;
+} SharedSet;
+
+static SharedSet shared_sets[MAX_SETS];
+static uint64 set_uses = 0;
+
+/* Somebody waits while somebody else does: these must not lose their set. */
+static bool is_nested = false;
 
 /* Returns the time that lies so far ahead. */
 TimestampTz
@@ -80,8 +106,18 @@ note_wait(long milliseconds)
 	if (waited_ms < sl_deadlock_timeout)
 		return;
 	waited_ms = 0;
-	if (InterruptHoldoffCount == 0 && sl_wait_long != NULL)
+	if (InterruptHoldoffCount != 0 || sl_wait_long == NULL || is_nested)
+		return;
+	PG_TRY();
+	{
+		is_nested = true;
 		sl_wait_long();
+	}
+	PG_FINALLY();
+	{
+		is_nested = false;
+	}
+	PG_END_TRY();
 }
 
 /*
@@ -328,20 +364,6 @@ wait_for_items(WaitEventSet *set, SlWaitItem *items, int count, TimestampTz dead
 	return any_ready;
 }
 
-/*
- * Waits until at least one of the connections is ready for what it wants, and
- * marks those.  Returns false if the deadline passed; DT_NOEND is none.  One
- * whose shard turns out to be dead is ready too.  The caller forgets the cache
- * when a socket of it may have been closed.
- */
-bool
-sl_wait_items(SlWaitItem *items, int count, TimestampTz deadline, SlWaitCache *cache)
-{
-	if (!is_same_set(cache, items, count))
-		fill_cache(cache, items, count);
-	return wait_for_items(cache->kept->set, items, count, deadline);
-}
-
 /* Makes the connection's own set have what it wants. */
 static void
 prepare_own_set(SlConn *conn, uint32 wanted)
@@ -360,6 +382,102 @@ prepare_own_set(SlConn *conn, uint32 wanted)
 	else if (conn->wait_events != wanted)
 		ModifyWaitEvent(conn->wait_set, FIXED_EVENTS, wanted, NULL);
 	conn->wait_events = wanted;
+}
+
+/*
+ * May the session keep a set of these?  While libpq connects, sockets change; and
+ * those that are opened to cancel something have no number.
+ */
+static bool
+can_share(const SlWaitItem *items, int count)
+{
+	if (is_nested || count > MAX_SET_CONNS)
+		return false;
+	for (int i = 0; i < count; i++)
+	{
+		if (items[i].conn->state != SL_CONN_OPEN || items[i].conn->generation == 0)
+			return false;
+	}
+	return true;
+}
+
+static bool
+is_shared_set(const SharedSet *shared, const SlWaitItem *items, int count)
+{
+	if (shared->set == NULL || shared->count != count)
+		return false;
+	for (int i = 0; i < count; i++)
+	{
+		if (shared->generations[i] != items[i].conn->generation ||
+			shared->events[i] != items[i].events)
+			return false;
+	}
+	return true;
+}
+
+static void
+fill_shared_set(SharedSet *shared, const SlWaitItem *items, int count)
+{
+	if (shared->set != NULL)
+		FreeWaitEventSet(shared->set);
+	shared->set = NULL;
+	shared->set = make_set(count);
+	shared->count = count;
+	for (int i = 0; i < count; i++)
+	{
+		/* Until it is complete, nobody finds it. */
+		shared->generations[i] = 0;
+		AddWaitEventToSet(shared->set, items[i].events, PQsocket(items[i].conn->pg), NULL, NULL);
+	}
+	for (int i = 0; i < count; i++)
+	{
+		shared->generations[i] = items[i].conn->generation;
+		shared->events[i] = items[i].events;
+	}
+}
+
+/* The session's set of these, or of what it used longest ago made one of these. */
+static WaitEventSet *
+get_shared_set(const SlWaitItem *items, int count)
+{
+	SharedSet  *oldest = &shared_sets[0];
+	SharedSet  *found = NULL;
+
+	for (int i = 0; i < MAX_SETS && found == NULL; i++)
+	{
+		if (is_shared_set(&shared_sets[i], items, count))
+			found = &shared_sets[i];
+		if (shared_sets[i].last_use < oldest->last_use)
+			oldest = &shared_sets[i];
+	}
+	if (found == NULL)
+	{
+		found = oldest;
+		fill_shared_set(found, items, count);
+	}
+	found->last_use = ++set_uses;
+	return found->set;
+}
+
+/*
+ * Waits until at least one of the connections is ready for what it wants, and
+ * marks those.  Returns false if the deadline passed; DT_NOEND is none.  One
+ * whose shard turns out to be dead is ready too.  The caller forgets the cache
+ * when a socket of it may have been closed.
+ */
+bool
+sl_wait_items(SlWaitItem *items, int count, TimestampTz deadline, SlWaitCache *cache)
+{
+	if (count == 1 && items[0].conn->state == SL_CONN_OPEN)
+	{
+		prepare_own_set(items[0].conn, items[0].events);
+		return wait_for_items(items[0].conn->wait_set, items, count, deadline);
+	}
+	if (can_share(items, count))
+		return wait_for_items(get_shared_set(items, count), items, count, deadline);
+	if (!is_same_set(cache, items, count))
+		fill_cache(cache, items, count);
+	return wait_for_items(cache->kept->set, items, count, deadline);
 }
 
 /*
