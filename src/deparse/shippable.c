@@ -49,7 +49,9 @@ static const Oid zone_functions[] = {
 	F_TIMESTAMPTZ_LT_DATE, F_TIMESTAMPTZ_LE_DATE, F_TIMESTAMPTZ_EQ_DATE,
 	F_TIMESTAMPTZ_GT_DATE, F_TIMESTAMPTZ_GE_DATE, F_TIMESTAMPTZ_NE_DATE,
 	F_DATE_TIMESTAMPTZ, F_TIMESTAMP_TIMESTAMPTZ, F_TIMESTAMPTZ_TIMESTAMP, F_TIMESTAMPTZ_DATE,
-	F_TIME_TIMESTAMPTZ
+	F_TIME_TIMESTAMPTZ, F_INTERVAL_PL_TIMESTAMPTZ, F_AGE_TIMESTAMPTZ_TIMESTAMPTZ,
+	F_DATE_TRUNC_TEXT_TIMESTAMPTZ_TEXT, F_GENERATE_SERIES_TIMESTAMPTZ_TIMESTAMPTZ_INTERVAL,
+	F_IN_RANGE_TIMESTAMPTZ_TIMESTAMPTZ_INTERVAL_BOOL_BOOL
 };
 
 static bool
@@ -294,6 +296,21 @@ has_known_order(const SlShip *ship, const Aggref *aggregate)
 	return true;
 }
 
+/* Does it make a text of values that have one form? */
+static bool
+writes_equally(const Aggref *aggregate)
+{
+	List	   *args = NIL;
+	ListCell   *cell;
+
+	foreach(cell, aggregate->args)
+	{
+		if (!lfirst_node(TargetEntry, cell)->resjunk)
+			args = lappend(args, lfirst_node(TargetEntry, cell)->expr);
+	}
+	return sl_form_is_equal_call(aggregate->aggfnoid, args);
+}
+
 static bool
 is_shippable_aggregate(const SlShip *ship, const Aggref *aggregate)
 {
@@ -302,7 +319,8 @@ is_shippable_aggregate(const SlShip *ship, const Aggref *aggregate)
 			(ship->with_aggregates && aggregate->agglevelsup == 0 && !aggregate->aggvariadic)) &&
 		aggregate->aggsplit == AGGSPLIT_SIMPLE && has_known_order(ship, aggregate) &&
 		sl_shipping_knows(ship, aggregate->aggfnoid, ProcedureRelationId) &&
-		func_volatile(aggregate->aggfnoid) == PROVOLATILE_IMMUTABLE;
+		(func_volatile(aggregate->aggfnoid) == PROVOLATILE_IMMUTABLE ||
+		 (ship->is_statement && writes_equally(aggregate)));
 }
 
 /* A system column that has the same meaning on the shard. */
@@ -342,42 +360,16 @@ is_known_operator(const SlShip *ship, Node *node)
 	return true;
 }
 
-/* Types that are written and read in one way, whatever the settings. */
-bool
-sl_shipping_has_one_form(Oid type)
-{
-	switch (type)
-	{
-		case BOOLOID:
-		case CHAROID:
-		case NAMEOID:
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-		case NUMERICOID:
-		case TEXTOID:
-		case VARCHAROID:
-		case BPCHAROID:
-		case UUIDOID:
-		case JSONOID:
-		case JSONBOID:
-		case INETOID:
-		case CIDROID:
-		case MACADDROID:
-			return true;
-		default:
-			return false;
-	}
-}
-
-/*
- * Input and output of a type, as in a cast to text.  Those of numbers with
- * fractions count as immutable, and depend on settings all the same.
- */
+/* Does the function that a node calls compute the same there? */
 static bool
-converts_equally(const CoerceViaIO *cast)
+calls_known_function(const SlShip *ship, Node *node)
 {
-	return sl_shipping_has_one_form(exprType((Node *) cast->arg)) && sl_shipping_has_one_form(cast->resulttype);
+	Oid			function = function_of(node);
+	List	   *args = IsA(node, FuncExpr) ? ((FuncExpr *) node)->args :
+	IsA(node, OpExpr) ? ((OpExpr *) node)->args : NIL;
+
+	return sl_shipping_knows_function(ship, function) ||
+		(args != NIL && sl_form_is_equal_call(function, args));
 }
 
 /* Two rows are compared column by column. */
@@ -402,7 +394,7 @@ is_shippable_in_statement(const SlShip *ship, Node *node)
 	switch (nodeTag(node))
 	{
 		case T_FuncExpr:
-			return sl_shipping_knows_function(ship, ((FuncExpr *) node)->funcid);
+			return calls_known_function(ship, node);
 		case T_WindowFunc:
 			return sl_shipping_knows_function(ship, ((WindowFunc *) node)->winfnoid);
 		case T_RowCompareExpr:
@@ -436,14 +428,14 @@ is_shippable_node(const SlShip *ship, Node *node)
 	{
 		case T_FuncExpr:
 			return !((FuncExpr *) node)->funcretset && !((FuncExpr *) node)->funcvariadic &&
-				sl_shipping_knows_function(ship, function_of(node));
+				calls_known_function(ship, node);
 		case T_OpExpr:
 		case T_DistinctExpr:
 		case T_NullIfExpr:
 		case T_ScalarArrayOpExpr:
-			return is_known_operator(ship, node) && sl_shipping_knows_function(ship, function_of(node));
+			return is_known_operator(ship, node) && calls_known_function(ship, node);
 		case T_CoerceViaIO:
-			return converts_equally((CoerceViaIO *) node);
+			return sl_form_is_equal_cast((CoerceViaIO *) node);
 		case T_Aggref:
 			return is_shippable_aggregate(ship, (Aggref *) node);
 		case T_BoolExpr:
@@ -462,7 +454,9 @@ is_shippable_node(const SlShip *ship, Node *node)
 		case T_List:
 			return true;
 		case T_SubscriptingRef:
-			return !ship->is_statement;
+
+			/* To set an element is no expression. */
+			return ((SubscriptingRef *) node)->refassgnexpr == NULL;
 		case T_SortGroupClause:
 			return (ship->is_statement || !ship->other_collation) &&
 				sl_shipping_knows(ship, ((SortGroupClause *) node)->eqop, OperatorRelationId) &&
@@ -508,20 +502,21 @@ has_type(Node *node)
 		!IsA(node, SortGroupClause);
 }
 
-/* A row without a type of its own can be used, but not sent. */
+/* A row without a type of its own, or a literal, can be used but not sent. */
 static bool
-is_row(const SlShip *ship, Node *node)
+has_no_type(const SlShip *ship, Node *node)
 {
 	return ship->is_statement &&
 		((IsA(node, RowExpr) && ((RowExpr *) node)->row_typeid == RECORDOID) ||
-		 (IsA(node, SubLink) && ((SubLink *) node)->subLinkType == MULTIEXPR_SUBLINK));
+		 (IsA(node, SubLink) && ((SubLink *) node)->subLinkType == MULTIEXPR_SUBLINK) ||
+		 (IsA(node, Const) && ((Const *) node)->consttype == UNKNOWNOID));
 }
 
 /* Is it computed here?  COLLATE itself must stay to be seen. */
 static bool
 is_router_part(const SlShip *ship, Node *node)
 {
-	return has_type(node) && !is_row(ship, node) &&
+	return has_type(node) && !has_no_type(ship, node) &&
 		!(ship->is_statement && IsA(node, CollateExpr)) && sl_ship_is_local(ship, node);
 }
 
@@ -537,7 +532,7 @@ sl_shipping_node(Node *node, SlShipping *shipping)
 	check_stack_depth();
 	if (ship->is_statement && IsA(node, Query))
 		return sl_travel_query((Query *) node, shipping);
-	if (has_type(node) && !is_row(ship, node) && !sl_ship_is_type(ship, exprType(node)))
+	if (has_type(node) && !has_no_type(ship, node) && !sl_ship_is_type(ship, exprType(node)))
 		return sl_shipping_fail(shipping, node);
 	if (IsA(node, Const))
 		return copyObject(node);

@@ -20,7 +20,11 @@ extern Node *sl_shipping_node(Node *node, SlShipping *shipping);
 extern Node *sl_shipping_fail(SlShipping *shipping, Node *node);
 extern bool sl_shipping_knows(const SlShip *ship, Oid object, Oid class);
 extern bool sl_shipping_knows_function(const SlShip *ship, Oid function);
-extern bool sl_shipping_has_one_form(Oid type);
+
+/* forms.c */
+extern bool sl_form_is_one(Oid type);
+extern bool sl_form_is_equal_cast(const CoerceViaIO *cast);
+extern bool sl_form_is_equal_call(Oid function, List *args);
 
 /* travel.c */
 extern Node *sl_travel_query(Query *query, SlShipping *shipping);

@@ -149,7 +149,7 @@ has_simple_types(List *types)
 
 	foreach(cell, types)
 	{
-		if (!sl_shipping_has_one_form(lfirst_oid(cell)))
+		if (!sl_form_is_one(lfirst_oid(cell)))
 			return false;
 	}
 	return true;
@@ -536,6 +536,8 @@ sl_travel_query(Query *query, SlShipping *shipping)
 	if (shipping->has_failed)
 		return (Node *) query;
 	forget_unused(query);
+	if (query->commandType == CMD_UPDATE || query->commandType == CMD_DELETE)
+		rt_fetch(query->resultRelation, query->rtable)->inFromCl = false;
 	travel_with(query->cteList, shipping);
 	travel_entries(query, shipping);
 	travel_from((Node *) query->jointree, shipping);
