@@ -25,6 +25,7 @@ typedef struct SlShip
 	List	   *types;			/* OIDs of types of the tables' own columns */
 	bool		with_aggregates;
 	bool		is_statement;	/* a whole one, see travel.h */
+	bool		computes_once;	/* what is looked at, volatile or not */
 	List	   *tables;			/* SlTables that it may be about */
 	List	   *params;			/* expressions of the router, for $1, $2 ... */
 } SlShip;

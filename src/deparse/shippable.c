@@ -137,8 +137,9 @@ needs_shard(Node *node, void *context)
 		case T_SubLink:
 		case T_SetToDefault:
 		case T_CurrentOfExpr:
-		case T_NextValueExpr:
 			return true;
+		case T_NextValueExpr:
+			return !ship->computes_once;
 		default:
 			return expression_tree_walker(node, needs_shard, context);
 	}
@@ -206,7 +207,7 @@ make_param(SlShip *ship, Node *expression)
 
 	foreach(cell, ship->params)
 	{
-		if (equal(lfirst(cell), expression))
+		if (equal(lfirst(cell), expression) && !contain_volatile_functions(expression))
 			number = foreach_current_index(cell) + 1;
 	}
 	if (number == 0)
@@ -262,10 +263,7 @@ compute_here(SlShip *ship, Node *expression)
 	if (collation == exprCollation(result) || !OidIsValid(collation))
 		return result;
 
-	/*
-	 * Without a column in it, only COLLATE makes a collation other than its
-	 * type's.
-	 */
+	/* It is not its type's after COLLATE, and where it was a name. */
 	collate = makeNode(CollateExpr);
 	collate->arg = (Expr *) result;
 	collate->collOid = collation;
@@ -512,12 +510,21 @@ has_no_type(const SlShip *ship, Node *node)
 		 (IsA(node, Const) && ((Const *) node)->consttype == UNKNOWNOID));
 }
 
-/* Is it computed here?  COLLATE itself must stay to be seen. */
+/*
+ * Is it computed here?  COLLATE itself must stay to be seen.  What a row is made
+ * of that is inserted is computed once, here or there.
+ */
 static bool
-is_router_part(const SlShip *ship, Node *node)
+is_router_part(const SlShipping *shipping, Node *node)
 {
-	return has_type(node) && !has_no_type(ship, node) &&
-		!(ship->is_statement && IsA(node, CollateExpr)) && sl_ship_is_local(ship, node);
+	const SlShip *ship = shipping->ship;
+
+	if (!has_type(node) || has_no_type(ship, node) ||
+		(ship->is_statement && IsA(node, CollateExpr)))
+		return false;
+	if (ship->computes_once && shipping->branches == 0)
+		return !needs_shard(node, (void *) ship) && !expression_returns_set(node);
+	return sl_ship_is_local(ship, node);
 }
 
 /* Returns the node as shards can run it, or notes that they cannot. */
@@ -536,7 +543,7 @@ sl_shipping_node(Node *node, SlShipping *shipping)
 		return sl_shipping_fail(shipping, node);
 	if (IsA(node, Const))
 		return copyObject(node);
-	if (is_router_part(ship, node))
+	if (is_router_part(shipping, node))
 	{
 		if (shipping->branches == 0 || sl_ship_is_harmless(node))
 			return ship->is_statement ? compute_here(ship, node) : make_param(ship, node);

@@ -235,7 +235,10 @@ travel_entries(Query *query, SlShipping *shipping)
 		shipping->branches = branches;
 		if (entry->rtekind != RTE_SUBQUERY && query->commandType != CMD_INSERT)
 			shipping->branches++;
+		shipping->ship->computes_once = entry->rtekind == RTE_VALUES &&
+			query->commandType == CMD_INSERT;
 		travel_entry(entry, shipping);
+		shipping->ship->computes_once = false;
 	}
 	shipping->branches = branches;
 }
@@ -531,10 +534,12 @@ Node *
 sl_travel_query(Query *query, SlShipping *shipping)
 {
 	int			branches = shipping->branches;
+	bool		computes_once = shipping->ship->computes_once;
 
 	check_statement(query, shipping);
 	if (shipping->has_failed)
 		return (Node *) query;
+	shipping->ship->computes_once = false;
 	forget_unused(query);
 	if (query->commandType == CMD_UPDATE || query->commandType == CMD_DELETE)
 		rt_fetch(query->resultRelation, query->rtable)->inFromCl = false;
@@ -548,7 +553,9 @@ sl_travel_query(Query *query, SlShipping *shipping)
 		shipping->branches++;
 	if (query->commandType == CMD_UPDATE)
 		query->targetList = order_assignments(query->targetList, shipping);
+	shipping->ship->computes_once = query->commandType == CMD_INSERT;
 	query->targetList = travel_list(query->targetList, shipping);
+	shipping->ship->computes_once = false;
 	shipping->branches = branches + 1;
 	query->havingQual = sl_shipping_node(query->havingQual, shipping);
 	query->returningList = travel_list(query->returningList, shipping);
@@ -556,6 +563,7 @@ sl_travel_query(Query *query, SlShipping *shipping)
 		travel_conflict(query->onConflict, shipping);
 	if (!shipping->has_failed)
 		travel_order(query, shipping);
+	shipping->ship->computes_once = computes_once;
 	shipping->branches = branches;
 	return (Node *) query;
 }
@@ -593,6 +601,7 @@ sl_travel(SlShip *ship, const Query *query)
 	List	   *params = list_copy(ship->params);
 	Query	   *result = (Query *) sl_travel_query((Query *) copyObject(query), &shipping);
 
+	ship->computes_once = false;
 	if (!shipping.has_failed && returns_known_types(ship, result) &&
 		sl_ship_has_collations(ship, (Node *) result))
 		return result;
