@@ -105,7 +105,7 @@ sub _run_statement
 	{
 		for my $i (0 .. $#plain)
 		{
-			my @found = $self->_compare($statement, $plain[$i], $router[$i]);
+			my @found = $self->compare($statement, $plain[$i], $router[$i]);
 			next if !@found;
 			push @problems, @plain > 1 ? "run $i:" : (), @found;
 			last;
@@ -163,7 +163,7 @@ sub _mistake
 }
 
 # What differs between two results, as lines of text.
-sub _compare
+sub compare
 {
 	my ($self, $statement, $plain, $router) = @_;
 	my $notes = $statement->{notes};
@@ -312,7 +312,7 @@ sub _compare_table
 	$self->_count_timeout($router);
 	# A name that is no table's, such as that of a CTE.
 	return 1 if $plain->{error};
-	my @found = $self->_compare(\%probe, $plain, $router);
+	my @found = $self->compare(\%probe, $plain, $router);
 	$self->_report($statement // \%probe, "after it, $table", @found) if @found;
 	return !@found;
 }
