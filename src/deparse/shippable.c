@@ -527,6 +527,23 @@ is_router_part(const SlShipping *shipping, Node *node)
 	return sl_ship_is_local(ship, node);
 }
 
+/*
+ * A column as its table's own.  The statement may have named it as a column of a
+ * join with an alias, which the text for the shards has not.
+ */
+static Node *
+copy_column(const SlShip *ship, Var *column)
+{
+	Var		   *copy = copyObject(column);
+
+	if (!ship->is_statement)
+	{
+		copy->varnosyn = copy->varno;
+		copy->varattnosyn = copy->varattno;
+	}
+	return (Node *) copy;
+}
+
 /* Returns the node as shards can run it, or notes that they cannot. */
 Node *
 sl_shipping_node(Node *node, SlShipping *shipping)
@@ -553,7 +570,7 @@ sl_shipping_node(Node *node, SlShipping *shipping)
 			return sl_shipping_fail(shipping, node);
 	}
 	if (IsA(node, Var))
-		return is_shippable_column(ship, (Var *) node) ? copyObject(node) : sl_shipping_fail(shipping, node);
+		return is_shippable_column(ship, (Var *) node) ? copy_column(ship, (Var *) node) : sl_shipping_fail(shipping, node);
 	if (IsA(node, PlaceHolderVar) || !is_shippable_node(ship, node))
 		return sl_shipping_fail(shipping, node);
 	shipping->branches += has_branches(node) ? 1 : 0;

@@ -173,7 +173,8 @@ sub _relation
 		my $rows = join ', ', map { '(' . $self->_literal('customer') . ', ' . $self->_literal('letter') . ')' } 1 .. $self->_pick(1, 3);
 		return $self->_named({ sql => "VALUES $rows" }, '(', ')', '', 'int', 'text');
 	}
-	return $self->_named({ sql => 'generate_series(' . $self->_pick(1, 3, 7) . ', ' . $self->_pick(5, 8) . ')' }, '', '', '', 'int') if $chance < 0.21;
+	return $self->_aliased_join if $chance < 0.21;
+	return $self->_named({ sql => 'generate_series(' . $self->_pick(1, 3, 7) . ', ' . $self->_pick(5, 8) . ')' }, '', '', '', 'int') if $chance < 0.23;
 	return $self->table($self->_table_name);
 }
 
@@ -185,6 +186,16 @@ sub _named
 	my @columns = map { [ "c$_", $types[ $_ - 1 ] ] } 1 .. @types;
 	my $names = join ', ', map { $_->[0] } @columns;
 	return { alias => $alias, sql => "$lateral$before$query->{sql}$after AS $alias($names)", columns => \@columns, is_lateral => $lateral ne '' };
+}
+
+# A join that hides the names of its tables.
+sub _aliased_join
+{
+	my ($self) = @_;
+	my ($left, $right) = map { $self->table($self->_table_name) } 1, 2;
+	my @types = map { $_->[1] } map { @{ $_->{columns} } } $left, $right;
+	my $sql = "$left->{sql} " . $self->_pick('JOIN', 'LEFT JOIN') . " $right->{sql} ON " . $self->_join_condition([$left], $right, 2);
+	return $self->_named({ sql => $sql }, '(', ')', '', @types);
 }
 
 # A subquery that sees what stands to the left of it.
