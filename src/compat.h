@@ -403,4 +403,49 @@ sl_relation_add(PlannedStmt *statement, const Query *query, RangeTblEntry *entry
 #endif
 }
 
+/* A query's privileges, which 16 keeps apart from its range table. */
+#if PG_VERSION_NUM < 160000
+#define sl_copy_permissions(to, from) ((void) (to), (void) (from))
+#define sl_forget_permissions(query) ((void) (query))
+#else
+#define sl_copy_permissions(to, from) \
+	((to)->rteperminfos = copyObject((from)->rteperminfos))
+#define sl_forget_permissions(query) ((query)->rteperminfos = NIL)
+#endif
+
+/* 16 leaves out groups that others make superfluous. */
+#if PG_VERSION_NUM < 160000
+#define sl_group_clauses(root) ((root)->parse->groupClause)
+#else
+#define sl_group_clauses(root) ((root)->processed_groupClause)
+#endif
+
+/* A copy of the query in which groups are no relation; see sl_group_expression(). */
+static inline Query *
+sl_without_group_entry(const Query *query)
+{
+	Query	   *result = copyObject((Query *) query);
+
+#if PG_VERSION_NUM >= 180000
+	ListCell   *cell;
+
+	if (!result->hasGroupRTE)
+		return result;
+	result->targetList = (List *) flatten_group_exprs(NULL, result, (Node *) result->targetList);
+	result->havingQual = flatten_group_exprs(NULL, result, result->havingQual);
+	result->hasGroupRTE = false;
+	foreach(cell, result->rtable)
+	{
+		RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+
+		if (entry->rtekind == RTE_GROUP)
+		{
+			entry->rtekind = RTE_RESULT;
+			entry->groupexprs = NIL;
+		}
+	}
+#endif
+	return result;
+}
+
 #endif							/* SL_COMPAT_H */

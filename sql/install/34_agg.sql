@@ -122,3 +122,24 @@ CREATE AGGREGATE shardlet.count_keys("any") (
 	COMBINEFUNC = pg_catalog.int8pl,
 	PARALLEL = SAFE);
 COMMENT ON AGGREGATE shardlet.count_keys("any") IS 'adds up what shards have counted';
+
+-- The state of any other aggregate.  The first argument is a NULL of the state's type, bytea for "internal".
+CREATE FUNCTION shardlet.state_step(internal, anyelement, regprocedure, VARIADIC "any")
+RETURNS internal
+LANGUAGE c IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'shardlet_state_step';
+COMMENT ON FUNCTION shardlet.state_step(internal, anyelement, regprocedure, "any") IS 'of the aggregate state_of';
+
+CREATE FUNCTION shardlet.state_end(internal, anyelement, regprocedure, VARIADIC "any")
+RETURNS anyelement
+LANGUAGE c IMMUTABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'shardlet_state_end';
+COMMENT ON FUNCTION shardlet.state_end(internal, anyelement, regprocedure, "any") IS 'of the aggregate state_of';
+
+CREATE AGGREGATE shardlet.state_of(anyelement, regprocedure, VARIADIC "any") (
+	SFUNC = shardlet.state_step,
+	STYPE = internal,
+	FINALFUNC = shardlet.state_end,
+	FINALFUNC_EXTRA,
+	PARALLEL = SAFE);
+COMMENT ON AGGREGATE shardlet.state_of(anyelement, regprocedure, "any") IS 'state of an aggregate';

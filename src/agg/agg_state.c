@@ -12,13 +12,15 @@
  * - For the rest there are aggregates of ours, on the shards that have the
  *   extension, with the same transition function and the state as their result.
  *   A state that is "internal" is written by PostgreSQL's own function for that,
- *   in a form that has been the same since 15 for all of those below.
+ *   in a form that has been the same since 15 for all of those below.  One of them
+ *   takes the name of any aggregate, and is a little slower (agg_any.c).
  *
  * Who finds none of these reads the rows instead.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_collation.h"
@@ -37,25 +39,26 @@
 #define SCHEMA_NAME "shardlet"
 #define MAX_ARGS 2
 
-/* The aggregates of ours, by the transition function that they share. */
+/* The aggregates of ours, by the functions that they share. */
 typedef struct Twin
 {
 	Oid			transition;
+	Oid			serialize;		/* invalid: the state is a value */
 	const char *name;
 	int			arg_count;
 	Oid			arg_types[MAX_ARGS];
 } Twin;
 
 static const Twin twins[] = {
-	{F_INT8_AVG_ACCUM, "avg_state", 1, {INT8OID}},
-	{F_NUMERIC_AVG_ACCUM, "avg_state", 1, {NUMERICOID}},
-	{F_INT2_ACCUM, "var_state", 1, {INT2OID}},
-	{F_INT4_ACCUM, "var_state", 1, {INT4OID}},
-	{F_INT8_ACCUM, "var_state", 1, {INT8OID}},
-	{F_NUMERIC_ACCUM, "var_state", 1, {NUMERICOID}},
-	{F_FLOAT4_ACCUM, "var_state", 1, {FLOAT4OID}},
-	{F_FLOAT8_ACCUM, "var_state", 1, {FLOAT8OID}},
-	{F_FLOAT8_REGR_ACCUM, "regr_state", 2, {FLOAT8OID, FLOAT8OID}},
+	{F_INT8_AVG_ACCUM, F_INT8_AVG_SERIALIZE, "avg_state", 1, {INT8OID}},
+	{F_NUMERIC_AVG_ACCUM, F_NUMERIC_AVG_SERIALIZE, "avg_state", 1, {NUMERICOID}},
+	{F_INT2_ACCUM, F_NUMERIC_POLY_SERIALIZE, "var_state", 1, {INT2OID}},
+	{F_INT4_ACCUM, F_NUMERIC_POLY_SERIALIZE, "var_state", 1, {INT4OID}},
+	{F_INT8_ACCUM, F_NUMERIC_SERIALIZE, "var_state", 1, {INT8OID}},
+	{F_NUMERIC_ACCUM, F_NUMERIC_SERIALIZE, "var_state", 1, {NUMERICOID}},
+	{F_FLOAT4_ACCUM, InvalidOid, "var_state", 1, {FLOAT4OID}},
+	{F_FLOAT8_ACCUM, InvalidOid, "var_state", 1, {FLOAT8OID}},
+	{F_FLOAT8_REGR_ACCUM, InvalidOid, "regr_state", 2, {FLOAT8OID, FLOAT8OID}},
 };
 
 /* One of our own aggregates, invalid if it is not there. */
@@ -152,7 +155,7 @@ make_twin(const Aggref *aggregate, const FormData_pg_aggregate *form)
 	{
 		Oid			function;
 
-		if (twins[i].transition != form->aggtransfn)
+		if (twins[i].transition != form->aggtransfn || twins[i].serialize != form->aggserialfn)
 			continue;
 		function = sl_agg_own(twins[i].name, twins[i].arg_count, twins[i].arg_types);
 		if (OidIsValid(function))
@@ -160,6 +163,51 @@ make_twin(const Aggref *aggregate, const FormData_pg_aggregate *form)
 										form->aggtranstype, aggregate);
 	}
 	return NULL;
+}
+
+/*
+ * Types of the user's may have other OIDs on shards, and these may be in a state
+ * that is written without knowing the types.
+ */
+static bool
+has_safe_types(const Aggref *aggregate)
+{
+	ListCell   *cell;
+
+	foreach(cell, aggregate->aggargtypes)
+	{
+		if (lfirst_oid(cell) >= FirstGenbkiObjectId)
+			return false;
+	}
+	return true;
+}
+
+/* state_of(NULL::type, 'aggregate', arguments ...) */
+static Expr *
+make_any(const Aggref *aggregate, const FormData_pg_aggregate *form)
+{
+	bool		is_internal = form->aggtranstype == INTERNALOID;
+	Oid			type = is_internal ? BYTEAOID : aggregate->aggtranstype;
+	Oid			declared[] = {ANYELEMENTOID, REGPROCEDUREOID, ANYOID};
+	Oid			function = sl_agg_own("state_of", 3, declared);
+	Aggref	   *result;
+	ListCell   *cell;
+
+	/* A NULL of a type with a collation would have a say in that of the call. */
+	if (!OidIsValid(function) || !OidIsValid(type) || type_is_collatable(type) ||
+		aggregate->args == NIL || aggregate->aggvariadic ||
+		(is_internal && (!OidIsValid(form->aggserialfn) || !has_safe_types(aggregate))))
+		return NULL;
+	result = sl_agg_make(function, type, aggregate);
+	result->args = lcons(makeTargetEntry((Expr *) makeConst(REGPROCEDUREOID, -1, InvalidOid, sizeof(Oid),
+															ObjectIdGetDatum(aggregate->aggfnoid), false,
+															true), 2, NULL, false), result->args);
+	result->args = lcons(makeTargetEntry((Expr *) makeNullConst(type, -1, InvalidOid), 1, NULL, false),
+						 result->args);
+	foreach(cell, result->args)
+		lfirst_node(TargetEntry, cell)->resno = (AttrNumber) (foreach_current_index(cell) + 1);
+	result->aggargtypes = lcons_oid(type, lcons_oid(REGPROCEDUREOID, result->aggargtypes));
+	return (Expr *) result;
 }
 
 /*
@@ -172,6 +220,7 @@ sl_agg_state(const Aggref *aggregate, bool is_bare)
 {
 	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate->aggfnoid));
 	FormData_pg_aggregate form;
+	Expr	   *result;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for aggregate %u", aggregate->aggfnoid);
@@ -188,5 +237,8 @@ sl_agg_state(const Aggref *aggregate, bool is_bare)
 		return make_count_and_sum(aggregate, F_SUM_INT2);
 	if (form.aggtransfn == F_INT4_AVG_ACCUM)
 		return make_count_and_sum(aggregate, F_SUM_INT4);
-	return is_bare ? NULL : make_twin(aggregate, &form);
+	if (is_bare)
+		return NULL;
+	result = make_twin(aggregate, &form);
+	return result != NULL ? result : make_any(aggregate, &form);
 }

@@ -3,7 +3,8 @@
  *		Which road a statement takes.
  *
  * PostgreSQL's planner is not asked if one shard can answer the whole statement
- * (Ship), or each shard for its own rows (Scatter).  What is left is planned over
+ * (Ship), or each shard for its own rows (Scatter).  Of other statements shards may
+ * answer a part; the rest is PostgreSQL's (leaf.c).  What is left is planned over
  * the tables as the foreign data wrapper reads them.
  */
 #include "postgres.h"
@@ -14,6 +15,7 @@
 
 #include "base/base.h"
 #include "compat.h"
+#include "plan/leaf.h"
 #include "plan/plan.h"
 #include "plan/where.h"
 
@@ -48,6 +50,15 @@ plan_by_road(Query *query, int options)
 	return NULL;
 }
 
+/* Leaves the rest to PostgreSQL. */
+static PlannedStmt *
+plan_rest(Query *query, const char *source, int options, ParamListInfo params)
+{
+	sl_on_conflict_hide(query);
+	return previous_planner != NULL ? previous_planner(query, source, options, params) :
+		standard_planner(query, source, options, params);
+}
+
 static PlannedStmt *
 plan_hook(Query *query, const char *source, int options, ParamListInfo params)
 {
@@ -56,12 +67,12 @@ plan_hook(Query *query, const char *source, int options, ParamListInfo params)
 	if (has_foreign_table((Node *) query, NULL))
 	{
 		result = plan_by_road(query, options);
+		if (result == NULL && sl_scatter_statements && query->commandType != CMD_UTILITY)
+			result = sl_leaf_plan(query, source, options, params, plan_rest);
 		if (result != NULL)
 			return result;
-		sl_on_conflict_hide(query);
 	}
-	return previous_planner != NULL ? previous_planner(query, source, options, params) :
-		standard_planner(query, source, options, params);
+	return plan_rest(query, source, options, params);
 }
 
 void
@@ -69,4 +80,5 @@ sl_planner_init(void)
 {
 	previous_planner = planner_hook;
 	planner_hook = plan_hook;
+	sl_leaf_init();
 }
