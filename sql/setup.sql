@@ -32,7 +32,7 @@ BEGIN
 	END LOOP;
 	RETURN (SELECT array_agg(r ORDER BY r) FROM unnest(result) r);
 END $$;
-CREATE FUNCTION public.try(statement text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION public.by_road(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	road text := public.road(statement);
 	path text := current_setting('search_path');

@@ -16,6 +16,7 @@
 
 #include "compat.h"
 #include "deparse/travel.h"
+#include "plan/insert.h"
 #include "plan/plan.h"
 #include "plan/road.h"
 #include "plan/where.h"
@@ -122,7 +123,7 @@ sl_scatter_plan(Query *original, const SlWhere *where, int options)
 	road.limit_offset = (Node *) expression_planner((Expr *) query->limitOffset);
 	query->limitCount = query->limitOffset = NULL;
 	sl_travel_init(&ship, where->tables);
-	travelling = sl_travel(&ship, query);
+	travelling = sl_travel(&ship, sl_insert_normalise(query));
 	if (travelling == NULL)
 		return NULL;
 	columns = returned_columns(original, query);

@@ -10,6 +10,7 @@
 
 #include "compat.h"
 #include "deparse/travel.h"
+#include "plan/insert.h"
 #include "plan/plan.h"
 #include "plan/road.h"
 #include "plan/where.h"
@@ -67,7 +68,7 @@ sl_ship_plan(Query *query, const SlWhere *where, int options)
 	if (!sl_finish_find_user(query, &road.user))
 		return NULL;
 	sl_travel_init(&ship, where->tables);
-	travelling = sl_travel(&ship, query);
+	travelling = sl_travel(&ship, sl_insert_normalise(query));
 	if (travelling == NULL)
 		return NULL;
 	road.sql = sl_travel_sql(travelling);

@@ -84,10 +84,33 @@ typedef struct SlPin
 } SlPin;
 
 /* where_pin.c */
+extern bool sl_pin_has_generated_key(const SlTable *table);
 extern bool sl_pin_has_triggers(const SlTable *table);
 extern bool sl_pin_query(const SlPin *pin, const SlLevel *outer, Query *query);
 extern List *sl_pin_compared(const SlLevel *level, const SubLink *link);
 extern List *sl_pin_constants(Query *query, const SlTable *table);
 extern bool sl_pin_find(const SlLevel *outer, Query *query, SlPin *pin);
+
+/* A relation whose rows are divided by a key that is among its columns. */
+typedef struct SlUnit
+{
+	Index		index;
+	int			key_count;
+	AttrNumber	key[SL_MAX_KEYS];
+	bool		is_nullable;
+} SlUnit;
+
+/* What is known of a relation, or of a query as a whole. */
+typedef struct SlDivided
+{
+	bool		is_divided;
+	bool		has_key;
+	AttrNumber	key[SL_MAX_KEYS];
+	List	   *units;			/* of a query: those in its FROM */
+} SlDivided;
+
+/* where_divide.c */
+extern bool sl_divide_statement(Query *query, SlTable **table, SlDivided *result);
+extern bool sl_divide_from(Query *query, SlTable **table, SlDivided *result);
 
 #endif							/* SL_WHERE_H */

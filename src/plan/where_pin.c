@@ -402,6 +402,18 @@ pin_links(Pinning *pinning)
 
 /* Tables -------------------------------------------------------------------------------- */
 
+/* Does a key column change with others that it is computed from? */
+bool
+sl_pin_has_generated_key(const SlTable *table)
+{
+	for (int i = 0; i < table->key_count; i++)
+	{
+		if (get_attgenerated(table->relid, table->key[i]) != '\0')
+			return true;
+	}
+	return false;
+}
+
 /* Does the router do anything itself when the table changes? */
 bool
 sl_pin_has_triggers(const SlTable *table)
@@ -434,6 +446,9 @@ is_written_right(const Pinning *pinning, const SlTable *table)
 {
 	const Query *query = pinning->level.query;
 
+	if ((query->commandType == CMD_UPDATE || query->onConflict != NULL) &&
+		sl_pin_has_generated_key(table))
+		return false;
 	for (int i = 0; i < table->key_count; i++)
 	{
 		TargetEntry *assigned = find_assigned(query->targetList, table->key[i]);
