@@ -9,6 +9,8 @@
  * - "shardlet map", a child of CacheMemoryContext for each cached map: its
  *   content, deleted and made anew when the map changed.  The keys of a list
  *   map that were looked up lately are in a child of it, bounded in number.
+ * - "shardlet tables", a hash table in TopMemoryContext: one struct for each
+ *   relation that was asked for; it goes when the relation changes.
  * - "shardlet shard strings", a child of TopMemoryContext: names and addresses
  *   of the shards, reset when a server changed.
  *
@@ -36,6 +38,7 @@
 #include "fdw/modify.h"
 #include "guard/guard.h"
 #include "map/map.h"
+#include "map/table.h"
 #include "plan/plan.h"
 #include "plan/road.h"
 #include "remote/remote.h"
@@ -54,11 +57,13 @@ _PG_init(void)
 	sl_base_init();
 	sl_shard_init();
 	sl_map_init();
+	sl_table_init();
 	sl_stat_init();
 	sl_pool_init();
 	sl_encode_init();
 	sl_txn_init();
 	sl_fanout_init();
+	sl_shape_init();
 	sl_copy_in_init();
 	sl_pipe_init();
 	sl_scan_init();

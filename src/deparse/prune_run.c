@@ -45,7 +45,7 @@ typedef struct RangeEnd
 typedef struct Running
 {
 	SlMap	   *map;
-	Oid			column_types[SL_MAX_KEYS];
+	const Oid  *column_types;
 	ExprContext *context;
 	List	   *states;
 	List	   *expressions;
@@ -75,8 +75,10 @@ to_key(const Running *running, int column, Oid type, Datum value, Datum *key)
 	Oid			wanted = running->map->key_oids[column];
 	int64		number;
 
-	type = getBaseType(type);
 	*key = value;
+	if (wanted == type)
+		return true;
+	type = getBaseType(type);
 	if (wanted == type || !sl_prune_is_integer(wanted))
 		return true;
 	number = integer_value(type, value);
@@ -397,11 +399,12 @@ sl_prune_shards(const SlTable *table, List *program, ExprContext *context, List 
 	if (table->kind != SL_TABLE_SHARDED)
 		return sl_table_owners(table);
 	running.map = sl_map_get(table->map);
-	for (int i = 0; i < table->key_count; i++)
-		running.column_types[i] = get_atttype(table->relid, table->key[i]);
+	running.column_types = table->key_types;
 	set = program != NIL ? run_node(&running, program) : all_shards();
 	if (set.is_all)
 		check_all(&running);
+	else if (bms_membership(set.ids) == BMS_SINGLETON)
+		return list_make1(sl_shard_by_id(bms_singleton_member(set.ids)));
 	foreach(cell, sl_table_owners(table))
 	{
 		SlShard    *shard = lfirst(cell);

@@ -32,6 +32,9 @@ is_same_bits(Oid from, Oid to)
 bool
 sl_prune_is_usable(Oid key, Oid column, Oid type)
 {
+	/* This is asked for every statement. */
+	if (sl_prune_is_integer(key) && sl_prune_is_integer(column) && sl_prune_is_integer(type))
+		return true;
 	column = getBaseType(column);
 	type = getBaseType(type);
 	if (sl_prune_is_integer(key))

@@ -52,6 +52,8 @@ sl_ask_open(SlAsk *ask, PlanState *node, List *expressions, List *sort)
 	ask->node = node;
 	ask->expressions = expressions;
 	ask->states = ExecInitExprList(expressions, node);
+	ask->others = list_copy_tail(ask->expressions, ask->param_count);
+	ask->other_states = list_copy_tail(ask->states, ask->param_count);
 	read_sort_keys(ask, sort);
 	ask->context = AllocSetContextCreate(node->state->es_query_cxt, "shardlet scan",
 										 ALLOCSET_DEFAULT_SIZES);
@@ -118,35 +120,41 @@ common_shards(List *a, List *b)
 	return result;
 }
 
+/* One shard that can have rows of the first table, if there is one. */
+static List *
+first_owner(const SlAsk *ask)
+{
+	List	   *first = linitial(ask->programs);
+	List	   *owners = sl_table_owners(sl_table_get((Oid) intVal(linitial(first))));
+
+	return owners != NIL ? list_make1(linitial(owners)) : NIL;
+}
+
 /* The shards that can have rows, as far as the conditions on all tables tell. */
 List *
 sl_ask_shards(const SlAsk *ask)
 {
-	List	   *states = list_copy_tail(ask->states, ask->param_count);
-	List	   *expressions = list_copy_tail(ask->expressions, ask->param_count);
 	bool		writes = (ask->flags & (SL_ASK_WRITES | SL_ASK_LOCKS | SL_ASK_TARGET)) != 0;
 	List	   *result = NIL;
-	List	   *owners = NIL;
 	ListCell   *cell;
 
 	foreach(cell, ask->programs)
 	{
 		List	   *item = lfirst(cell);
 		SlTable    *table = sl_table_get((Oid) intVal(linitial(item)));
-		List	   *shards = sl_prune_shards(table, lsecond(item), ask->node->ps_ExprContext, states,
-											 expressions, writes);
+		List	   *shards = sl_prune_shards(table, lsecond(item), ask->node->ps_ExprContext,
+											 ask->other_states, ask->others, writes);
 
 		result = foreach_current_index(cell) == 0 ? shards :
 			common_shards(result, shards);
-		if (owners == NIL)
-			owners = sl_table_owners(table);
 		if (result == NIL && (ask->flags & SL_ASK_INSERTS) != 0 && table->kind == SL_TABLE_SHARDED)
-			sl_prune_refuse(table, lsecond(item), ask->node->ps_ExprContext, states, expressions);
+			sl_prune_refuse(table, lsecond(item), ask->node->ps_ExprContext, ask->other_states,
+							ask->others);
 	}
 
 	/* Somebody must say that the count of nothing is zero. */
-	if (result == NIL && owners != NIL && (ask->flags & SL_ASK_ONE_ROW) != 0)
-		return list_make1(linitial(owners));
+	if (result == NIL && (ask->flags & SL_ASK_ONE_ROW) != 0)
+		return first_owner(ask);
 	if (list_length(result) > 1 && (ask->flags & SL_ASK_SINGLE) != 0)
 		elog(ERROR, "rows that were planned to be on one shard are on %d", list_length(result));
 	return result;
@@ -157,7 +165,7 @@ sl_ask_shards(const SlAsk *ask)
 static Node *
 limit_expression(const SlAsk *ask, int place)
 {
-	return list_nth(ask->expressions, ask->param_count + place);
+	return list_nth(ask->others, place);
 }
 
 static bool
@@ -169,8 +177,7 @@ evaluate_count(const SlAsk *ask, int place, const char *word, int64 *result)
 	*result = 0;
 	if (place < 0)
 		return false;
-	value = ExecEvalExpr(list_nth(ask->states, ask->param_count + place),
-						 ask->node->ps_ExprContext, &is_null);
+	value = ExecEvalExpr(list_nth(ask->other_states, place), ask->node->ps_ExprContext, &is_null);
 	if (is_null)
 		return false;
 	*result = DatumGetInt64(value);

@@ -34,9 +34,11 @@ typedef struct SlAsk
 	int			flags;
 	int			param_count;
 	List	   *programs;		/* (table's OID, program) */
-	List	   *expressions;	/* of parameters, then of all the rest */
+	List	   *expressions;	/* of parameters, then all others */
 	List	   *states;			/* of these */
-	int			limit_place;	/* among the rest, or -1 */
+	List	   *others;			/* without those of parameters */
+	List	   *other_states;
+	int			limit_place;	/* among the others, or -1 */
 	int			offset_place;
 	int			sort_count;
 	SlSortKey  *sort_keys;

@@ -53,7 +53,7 @@ show_shards_of(const SlAsk *ask, ExplainState *es)
 		asked = lappend(asked, ((SlShardStat *) lfirst(cell))->shard);
 	if (es->analyze)
 		show_shards(asked, count_owners(ask), es);
-	else if (has_param((Node *) list_copy_tail(ask->expressions, ask->param_count), NULL))
+	else if (has_param((Node *) ask->others, NULL))
 		ExplainPropertyText("Shards", psprintf("chosen at run time (of %d)", count_owners(ask)), es);
 	else
 		show_shards(sl_ask_shards(ask), count_owners(ask), es);
@@ -85,7 +85,7 @@ show_limit(const SlAsk *ask, int place, const char *label, ExplainState *es)
 
 	if (place < 0)
 		return;
-	limit = list_nth(ask->expressions, ask->param_count + place);
+	limit = list_nth(ask->others, place);
 	if (IsA(limit, Const) && !limit->constisnull)
 		ExplainPropertyInteger(label, NULL, DatumGetInt64(limit->constvalue), es);
 	else

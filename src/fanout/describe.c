@@ -55,7 +55,8 @@ all_fit(const SlFanout *fanout)
 			continue;
 		if (first == NULL)
 			first = stream->prepared;
-		if (!sl_merge_is_same(first, stream->prepared) || !sl_merge_is_wanted(fanout, stream))
+		if ((stream->prepared != first && !sl_merge_is_same(first, stream->prepared)) ||
+			(stream->decoder == NULL && !sl_merge_is_wanted(fanout, stream)))
 			return false;
 	}
 	return true;

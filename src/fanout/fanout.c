@@ -389,15 +389,26 @@ next_merged(SlFanout *fanout)
 	return fanout->current;
 }
 
+/* Values that are made for the row go into a context of their own. */
+static void
+begin_output(SlFanout *fanout)
+{
+	if (fanout->output_context == NULL)
+		fanout->output_context = AllocSetContextCreate(fanout->context, "shardlet output row",
+													   ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(fanout->output_context);
+	MemoryContextSwitchTo(fanout->output_context);
+}
+
 /* Hands a row out. */
 static void
 store_row(SlFanout *fanout, SlStream *stream, TupleTableSlot *slot)
 {
-	MemoryContext old_context;
+	MemoryContext old_context = CurrentMemoryContext;
 
 	ExecClearTuple(slot);
-	MemoryContextReset(fanout->output_context);
-	old_context = MemoryContextSwitchTo(fanout->output_context);
+	if (sl_decoder_converts(stream->decoder))
+		begin_output(fanout);
 	sl_decoder_convert(stream->decoder, stream->values, stream->nulls,
 					   slot->tts_values, slot->tts_isnull);
 	if (fanout->spec.shard_column >= 0)
@@ -593,6 +604,8 @@ end_fanout(SlFanout *fanout, bool aborts)
 	dlist_delete(&fanout->node);
 	stop_streams(fanout, aborts);
 	end_spills(fanout, aborts);
+	for (int i = 0; !aborts && i < fanout->stream_count; i++)
+		sl_shape_give_back(&fanout->streams[i]);
 }
 
 void
@@ -647,8 +660,6 @@ make_streams(SlFanout *fanout)
 		stream->shard_name = pstrdup(NameStr(stream->shard->name));
 		stream->row_context = AllocSetContextCreate(fanout->context, "shardlet row",
 													ALLOCSET_SMALL_SIZES);
-		stream->former_context = AllocSetContextCreate(fanout->context, "shardlet former row",
-													   ALLOCSET_SMALL_SIZES);
 	}
 	fanout->items = palloc0(sizeof(SlWaitItem) * Max(fanout->stream_count, 1));
 	fanout->item_streams = palloc0(sizeof(SlStream *) * Max(fanout->stream_count, 1));
@@ -669,8 +680,6 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 	fanout->context = context;
 	fanout->spec = *spec;
 	fanout->transaction = spec->home.transaction;
-	fanout->output_context = AllocSetContextCreate(context, "shardlet output row",
-												   ALLOCSET_SMALL_SIZES);
 	if (!fanout->spec.use.is_alone)
 		sl_snapshot_begin();
 	if (fanout->spec.use.statement != 0 && !fanout->spec.is_consistent)

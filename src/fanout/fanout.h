@@ -151,6 +151,9 @@ extern List *sl_fanout_missing(void);
 extern void sl_fanout_reset_missing(void);
 extern void sl_fanout_add_missing(const SlShard *shard);
 
+/* shape.c */
+extern void sl_shape_init(void);
+
 /* call.c: from the arguments of query() and query_key() to a fan-out */
 typedef struct SlCall
 {

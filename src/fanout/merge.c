@@ -186,31 +186,47 @@ make_shard_value(Form_pg_attribute attribute, const SlStream *stream)
 	return CStringGetTextDatum(stream->shard_name);
 }
 
+/* Are rows merged in an order? */
+bool
+sl_merge_is_ordered(const SlFanout *fanout)
+{
+	return fanout->spec.merge || fanout->spec.sort_count > 0;
+}
+
+/* The order of rows is checked: the one before is kept. */
+static void
+make_room_for_former(const SlFanout *fanout, SlStream *stream)
+{
+	int			count = Max(stream->prepared->column_count, 1);
+
+	stream->former_values = palloc0(sizeof(Datum) * count);
+	stream->former_nulls = palloc0(sizeof(bool) * count);
+	if (stream->former_context == NULL)
+		stream->former_context = AllocSetContextCreate(fanout->context, "shardlet former row",
+													   ALLOCSET_SMALL_SIZES);
+}
+
 /* Prepares a described stream for its rows. */
 void
 sl_merge_open_stream(SlFanout *fanout, SlStream *stream)
 {
-	int			count = Max(stream->prepared->column_count, 1);
-
 	check_column_count(fanout, stream);
+	if (fanout->model != NULL)
+		check_same_columns(fanout, stream);
+	if (stream->decoder == NULL)
+		sl_shape_make(stream, fanout->sources);
 	if (fanout->model == NULL)
 	{
 		fanout->model = stream->prepared;
 		fanout->model_shard = stream->shard_name;
 	}
-	check_same_columns(fanout, stream);
 	if (fanout->heap != NULL)
 		check_same_answers(fanout, stream);
 	if (fanout->spec.shard_column >= 0)
 		stream->shard_value = make_shard_value(TupleDescAttr(fanout->spec.wanted,
 															 fanout->spec.shard_column), stream);
-	stream->is_binary = sl_decode_is_binary(stream->prepared);
-	stream->decoder = sl_decoder_make(stream->prepared, stream->is_binary, fanout->spec.wanted,
-									  fanout->sources, stream->shard_name);
-	stream->values = palloc0(sizeof(Datum) * count);
-	stream->nulls = palloc0(sizeof(bool) * count);
-	stream->former_values = palloc0(sizeof(Datum) * count);
-	stream->former_nulls = palloc0(sizeof(bool) * count);
+	if (sl_merge_is_ordered(fanout))
+		make_room_for_former(fanout, stream);
 }
 
 /* Order ---------------------------------------------------------------------- */
@@ -458,7 +474,7 @@ open_sort_keys(SlFanout *fanout)
 void
 sl_merge_open(SlFanout *fanout)
 {
-	if ((!fanout->spec.merge && fanout->spec.sort_count == 0) || fanout->model == NULL)
+	if (!sl_merge_is_ordered(fanout) || fanout->model == NULL)
 		return;
 	if (fanout->spec.merge)
 		open_text_keys(fanout);

@@ -198,6 +198,20 @@ acquire(SlStream *stream)
 	conn->yield = make_yield;
 	conn->plain_values = stream->spec->plain_values;
 	stream->conn = conn;
+	stream->uses = conn->uses;
+	return true;
+}
+
+/* The same, when nobody else has had it since. */
+static bool
+acquire_again(SlStream *stream)
+{
+	SlConn	   *conn = stream->conn;
+
+	if (!sl_stream_knows(stream) || conn->owner != NULL || conn->uses != stream->uses ||
+		!sl_flight_is_empty(conn))
+		return acquire(stream);
+	conn->owner = stream;
 	return true;
 }
 
@@ -217,13 +231,24 @@ sl_stream_recover(SlStream *stream)
 }
 
 static void
-take_description(SlStream *stream, const SlPrepared *prepared)
+copy_description(SlStream *stream, const SlPrepared *prepared)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
 
 	stream->prepared = sl_flight_copy(prepared);
 	MemoryContextSwitchTo(old_context);
+	stream->shape = NULL;
 	stream->decoder = NULL;
+}
+
+/* What was described anew is looked at anew: nothing that is kept is taken. */
+static void
+take_description(SlStream *stream, SlPrepared *prepared)
+{
+	if (stream->prepared != NULL || !sl_shape_take(stream, prepared))
+		copy_description(stream, prepared);
+	stream->known = prepared;
+	stream->forgotten = stream->conn->forgotten;
 	stream->generation = stream->conn->generation;
 	stream->state = STREAM_READY;
 	sl_txn_settle(stream->conn);
@@ -272,9 +297,9 @@ send_prepare(SlStream *stream)
 	SlPrepared *prepared = sl_flight_find(conn, stream->spec->sql, &stream->spec->params);
 	SlTxnUse	describing = {.is_alone = true,.is_part = true,.statement = stream->use.statement};
 
-	sl_pool_note_success(conn);
 	if (!sl_session_is_current(conn))
 		sl_session_send(conn);
+	conn->is_checked = true;
 	if (prepared != NULL && is_old(stream, prepared))
 	{
 		sl_flight_forget(conn, prepared);
@@ -313,7 +338,10 @@ step_opening(SlStream *stream)
 	SlFailure  *failure;
 
 	if (sl_conn_advance(stream->conn, &failure))
+	{
+		sl_pool_note_success(stream->conn);
 		send_prepare(stream);
+	}
 	else if (failure != NULL)
 		fail(stream, failure);
 }
@@ -420,6 +448,25 @@ parses_anew(const SlStream *stream)
 	return stream->was_prepared && has_guessed_types(stream) && stream->use.writes;
 }
 
+/* The prepared statement, if it is still the one that was described. */
+static SlPrepared *
+find_again(SlStream *stream)
+{
+	SlConn	   *conn = stream->conn;
+	SlPrepared *prepared;
+
+	if (sl_stream_knows(stream))
+		return stream->known;
+	if (conn->state != SL_CONN_OPEN || conn->generation != stream->generation)
+		return NULL;
+	prepared = sl_flight_find(conn, stream->spec->sql, &stream->spec->params);
+	if (prepared == NULL || strcmp(prepared->name, stream->prepared->name) != 0)
+		return NULL;
+	stream->known = prepared;
+	stream->forgotten = conn->forgotten;
+	return prepared;
+}
+
 /* Sends the statement, which has been described. */
 void
 sl_stream_execute(SlStream *stream)
@@ -428,11 +475,10 @@ sl_stream_execute(SlStream *stream)
 	SlFailure  *failure;
 	SlPrepared *prepared;
 
-	if (!acquire(stream))
+	if (!acquire_again(stream))
 		return;
-	prepared = stream->conn->state == SL_CONN_OPEN ? sl_flight_find(stream->conn, spec->sql, &spec->params) : NULL;
-	if (prepared == NULL || stream->conn->generation != stream->generation ||
-		strcmp(prepared->name, stream->prepared->name) != 0)
+	prepared = find_again(stream);
+	if (prepared == NULL)
 	{
 		/*
 		 * It was closed, forgotten or prepared anew meanwhile: find out again

@@ -25,6 +25,20 @@ typedef enum StreamState
 	STREAM_FAILED
 } StreamState;
 
+/* What it takes to read rows; see shape.c. */
+typedef struct SlShape
+{
+	MemoryContext context;
+	uint64		epoch;
+	TupleDesc	wanted;
+	int			shard_column;
+	SlPrepared *prepared;		/* a copy */
+	bool		is_binary;
+	SlDecoder  *decoder;
+	Datum	   *values;
+	bool	   *nulls;
+} SlShape;
+
 /*
  * While a stream is opening, preparing or running, it owns its connection.
  * Someone else who needs that makes it yield: what is still to come is taken
@@ -41,7 +55,11 @@ typedef struct SlStream
 	StreamState state;
 	SlConn	   *conn;
 	uint64		generation;		/* of the connection, when it was prepared on */
+	uint64		forgotten;		/* by the connection, then */
+	uint64		uses;			/* of the connection, when it was taken */
+	SlPrepared *known;			/* the connection's; see sl_stream_knows() */
 	SlPrepared *prepared;		/* a copy: the connection may forget its own */
+	SlShape    *shape;			/* NULL: none, or given back */
 	bool		is_binary;		/* how its rows come */
 	bool		was_prepared;	/* by an earlier statement */
 	bool		is_parsed;		/* runs without what was prepared */
@@ -117,6 +135,15 @@ sl_stream_is_live(const SlStream *stream)
 	return stream->state != STREAM_FINISHED && stream->state != STREAM_FAILED;
 }
 
+/* Is "known" still what it was when the statement was described? */
+static inline bool
+sl_stream_knows(const SlStream *stream)
+{
+	return stream->conn != NULL && stream->known != NULL && stream->conn->state == SL_CONN_OPEN &&
+		stream->conn->generation == stream->generation &&
+		stream->conn->forgotten == stream->forgotten;
+}
+
 /* fanout.c */
 extern void sl_fanout_check_failure(SlFanout *fanout, SlStream *stream);
 extern void sl_fanout_add_item(SlFanout *fanout, int *count, SlStream *stream);
@@ -147,6 +174,11 @@ extern bool sl_stream_needs_wait(const SlStream *stream);
 extern void sl_stream_time_out(SlStream *stream);
 extern void sl_stream_release(SlStream *stream);
 
+/* shape.c */
+extern bool sl_shape_take(SlStream *stream, SlPrepared *known);
+extern void sl_shape_make(SlStream *stream, const int *sources);
+extern void sl_shape_give_back(SlStream *stream);
+
 /* commit.c */
 extern void sl_commit_with_statement(SlFanout *fanout);
 
@@ -155,6 +187,7 @@ extern void sl_merge_assign_sources(SlFanout *fanout);
 extern bool sl_merge_is_wanted(const SlFanout *fanout, const SlStream *stream);
 extern bool sl_merge_is_same(const SlPrepared *a, const SlPrepared *b);
 extern void sl_merge_open_stream(SlFanout *fanout, SlStream *stream);
+extern bool sl_merge_is_ordered(const SlFanout *fanout);
 extern char *sl_merge_question(const SlFanout *fanout);
 extern void sl_merge_open(SlFanout *fanout);
 extern void sl_merge_check_order(const SlFanout *fanout, const SlStream *stream);

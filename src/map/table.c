@@ -1,6 +1,10 @@
 /*
  * table.c
  *		Reads what kind of table a relation is, and where its rows are.
+ *
+ * What was read is kept in the session until the relation changes; that is asked
+ * for every statement.  The table of what is kept, and the names of maps in it,
+ * are in TopMemoryContext.
  */
 #include "postgres.h"
 
@@ -11,9 +15,13 @@
 #include "catalog/pg_foreign_table.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/reltrigger.h"
+#include "utils/syscache.h"
 #include "utils/varlena.h"
 
 #include "base/base.h"
@@ -58,6 +66,7 @@ find_key_columns(SlTable *table, const char *key)
 			ereport(ERROR,
 					errcode(ERRCODE_TOO_MANY_COLUMNS),
 					errmsg("a key cannot have more than %d columns", SL_MAX_KEYS));
+		table->key_types[table->key_count] = get_atttype(table->relid, column);
 		table->key[table->key_count++] = column;
 	}
 }
@@ -124,9 +133,9 @@ get_reference(Oid relid)
 	return table;
 }
 
-/* Returns what is known of a table of ours, NULL for any other relation. */
-SlTable *
-sl_table_get(Oid relid)
+/* Reads the catalogs. */
+static SlTable *
+read_table(Oid relid)
 {
 	char		kind = get_rel_relkind(relid);
 	ForeignTable *row;
@@ -139,6 +148,90 @@ sl_table_get(Oid relid)
 	if (row->serverid != get_foreign_server_oid(SL_TABLES_SERVER_NAME, true))
 		return NULL;
 	return sl_table_get_as(relid, row->options);
+}
+
+/* What was found out of a relation. */
+typedef struct Known
+{
+	Oid			relid;			/* the hash table's key */
+	uint64		epoch;			/* the value of "epoch" when it was read */
+	bool		is_ours;
+	SlTable		table;			/* without the map's name */
+	NameData	map;
+} Known;
+
+static HTAB *known_tables;
+static uint64 epoch = 1;		/* raised when nothing known counts any more */
+static uint64 changes = 0;		/* raised by every change of a relation */
+
+/* A relation has changed; invalid: all. */
+static void
+forget_table(Datum arg, Oid relid)
+{
+	changes++;
+	if (!OidIsValid(relid))
+		epoch++;
+	else
+		(void) hash_search(known_tables, &relid, HASH_REMOVE, NULL);
+}
+
+static void
+forget_all(Datum arg, int cache_id, uint32 hash_value)
+{
+	changes++;
+	epoch++;
+}
+
+void
+sl_table_init(void)
+{
+	HASHCTL		control = {0};
+
+	control.keysize = sizeof(Oid);
+	control.entrysize = sizeof(Known);
+	control.hcxt = TopMemoryContext;
+	known_tables = hash_create("shardlet tables", 64, &control,
+							   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(forget_table, (Datum) 0);
+	CacheRegisterSyscacheCallback(FOREIGNSERVEROID, forget_all, (Datum) 0);
+}
+
+static void
+keep_table(Oid relid, const SlTable *table)
+{
+	Known	   *known = hash_search(known_tables, &relid, HASH_ENTER, NULL);
+
+	known->epoch = epoch;
+	known->is_ours = table != NULL;
+	if (table == NULL)
+		return;
+	known->table = *table;
+	if (table->map != NULL)
+		namestrcpy(&known->map, table->map);
+}
+
+/* Returns what is known of a table of ours, NULL for any other relation. */
+SlTable *
+sl_table_get(Oid relid)
+{
+	const Known *known = hash_search(known_tables, &relid, HASH_FIND, NULL);
+	uint64		changes_before = changes;
+	SlTable    *table = NULL;
+
+	if (known == NULL || known->epoch != epoch)
+	{
+		table = read_table(relid);
+		if (changes == changes_before)
+			keep_table(relid, table);
+	}
+	else if (known->is_ours)
+	{
+		table = palloc(sizeof(SlTable));
+		*table = known->table;
+		if (table->map != NULL)
+			table->map = pstrdup(NameStr(known->map));
+	}
+	return table;
 }
 
 static List *

@@ -28,6 +28,7 @@ typedef struct SlTable
 	char	   *map;			/* sharded */
 	int			key_count;		/* sharded; 0 with a spread map */
 	AttrNumber	key[SL_MAX_KEYS];
+	Oid			key_types[SL_MAX_KEYS]; /* of these columns */
 	int32		shard_id;		/* placed */
 	bool		is_attached;	/* the shards' tables were there before */
 } SlTable;
@@ -48,6 +49,7 @@ typedef struct SlTable
 #define SL_ARBITER_NAME "shardlet_arbiter"
 
 /* table.c */
+extern void sl_table_init(void);
 extern SlTable *sl_table_get(Oid relid);
 extern SlTable *sl_table_get_as(Oid relid, List *options);
 extern List *sl_table_key_names(const char *key);

@@ -235,6 +235,7 @@ struct SlDecoder
 	WireColumn *wire;
 	bool		uses_input;		/* some values are read as text */
 	bool		uses_receive;	/* or by receive functions */
+	bool		converts;		/* some values are brought to other types */
 	Format		format;			/* of text */
 	TupleDesc	wire_descriptor;
 	int			output_count;
@@ -289,6 +290,7 @@ sl_decoder_make(const SlPrepared *prepared, bool binary, TupleDesc wanted,
 		from_typmod = has_portable_values(prepared->types[output->source]) ?
 			prepared->typmods[output->source] : -1;
 		output->coercion = make_coercion(from, from_typmod, attribute);
+		decoder->converts = decoder->converts || output->coercion != NULL;
 		if (output->coercion == NULL && from != attribute->atttypid)
 			refuse_column(shard, output->source, prepared->names[output->source],
 						  from, attribute->atttypid);
@@ -300,6 +302,13 @@ TupleDesc
 sl_decoder_wire_descriptor(const SlDecoder *decoder)
 {
 	return decoder->wire_descriptor;
+}
+
+/* Does it take memory to bring a row to the wanted types? */
+bool
+sl_decoder_converts(const SlDecoder *decoder)
+{
+	return decoder->converts;
 }
 
 /* Reads one value; what it needs is in the current memory context. */

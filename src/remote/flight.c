@@ -345,6 +345,7 @@ sl_flight_copy(const SlPrepared *prepared)
 	*copy = *prepared;
 	copy->sql = NULL;
 	copy->param_types = NULL;
+	copy->kept = NULL;
 	copy->types = palloc(sizeof(Oid) * Max(count, 1));
 	copy->typmods = palloc(sizeof(int) * Max(count, 1));
 	for (int i = 0; i < count; i++)
@@ -401,6 +402,9 @@ static void
 remove_prepared(SlConn *conn, SlPrepared *prepared)
 {
 	free_description(prepared);
+	if (prepared->kept != NULL)
+		MemoryContextDelete(prepared->kept_context);
+	conn->forgotten++;
 	pfree(prepared->sql);
 	if (prepared->param_types != NULL)
 		pfree(prepared->param_types);

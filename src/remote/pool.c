@@ -257,6 +257,8 @@ sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure)
 	if (conn->owner != NULL)
 		conn->yield(conn);
 	conn->plain_values = false;
+	conn->is_checked = false;
+	conn->uses++;
 	if (conn->txn.level > 0)
 	{
 		/* It cannot be replaced, even if the server's options have changed. */

@@ -133,6 +133,8 @@ typedef struct SlPrepared
 	uint64		epoch;			/* see sl_flight_is_old() */
 	uint64		setting_changes;
 	uint64		last_use;
+	void	   *kept;			/* by fanout/shape.c, or NULL */
+	MemoryContext kept_context; /* which goes with it */
 } SlPrepared;
 
 /* What is known of a connection's silence; see probe.c. */
@@ -209,6 +211,7 @@ typedef struct SlConn
 	bool		wants_write;	/* connecting: wait until writable */
 	uint32		server_hash;	/* of the cache entries it was made from */
 	bool		has_settings;	/* "settings" are the shard's */
+	bool		is_checked;		/* and current, just now */
 	SlSettings	settings;
 	uint64		setting_changes;
 	SlExpected *expected;		/* a ring */
@@ -218,6 +221,8 @@ typedef struct SlConn
 	bool		in_result;		/* the head's results have begun */
 	HTAB	   *prepared;
 	uint64		prepare_counter;
+	uint64		forgotten;		/* raised when one goes */
+	uint64		uses;			/* raised when it is taken from the pool */
 	List	   *to_forget;		/* names of statements that the shard still
 								 * has */
 	void	   *owner;			/* who is streaming from it, or NULL */
@@ -434,6 +439,7 @@ extern bool sl_decode_fits(const SlPrepared *prepared, TupleDesc wanted,
 extern SlDecoder *sl_decoder_make(const SlPrepared *prepared, bool binary,
 								  TupleDesc wanted, const int *sources,
 								  const char *shard);
+extern bool sl_decoder_converts(const SlDecoder *decoder);
 extern void sl_decoder_begin(SlDecoder *decoder, bool plain_values);
 extern TupleDesc sl_decoder_wire_descriptor(const SlDecoder *decoder);
 extern void sl_decoder_row(SlDecoder *decoder, const PGresult *result, int row,

@@ -281,8 +281,9 @@ check_snapshot(const SlConn *conn)
 void
 sl_txn_join(SlConn *conn, const SlTxnUse *use)
 {
-	if (!sl_session_is_current(conn))
+	if (!conn->is_checked && !sl_session_is_current(conn))
 		sl_session_send(conn);
+	conn->is_checked = false;
 	conn->txn.is_fresh = false;
 	end_other_statement(conn, use);
 	if (conn->txn.level == 0)
