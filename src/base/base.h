@@ -25,10 +25,19 @@ extern int	sl_deadlock_timeout;
 extern bool sl_carry_ddl;
 extern bool sl_consistent_reads;
 extern bool sl_partial_results;
+extern int	sl_cross_shard;
 extern bool sl_ship_statements;
 extern bool sl_scatter_statements;
 extern bool sl_multi_shard_transactions;
 extern char *sl_fault_setting;
+
+/* Values of sl_cross_shard. */
+enum
+{
+	SL_CROSS_SHARD_ALLOW,
+	SL_CROSS_SHARD_WARN,
+	SL_CROSS_SHARD_FORBID
+};
 
 extern void sl_base_init(void);
 extern void sl_guc_init(void);

@@ -26,6 +26,7 @@ int			sl_deadlock_timeout;
 bool		sl_carry_ddl;
 bool		sl_consistent_reads;
 bool		sl_partial_results;
+int			sl_cross_shard;
 bool		sl_ship_statements;
 bool		sl_scatter_statements;
 bool		sl_multi_shard_transactions;
@@ -35,6 +36,13 @@ static char *shard_identity;
 static char *shard_made_for;
 static char *shard_number;
 static bool preloaded;
+
+static const struct config_enum_entry cross_shard_values[] = {
+	{"allow", SL_CROSS_SHARD_ALLOW, false},
+	{"warn", SL_CROSS_SHARD_WARN, false},
+	{"forbid", SL_CROSS_SHARD_FORBID, false},
+	{NULL, 0, false}
+};
 
 typedef struct IntSetting
 {
@@ -176,6 +184,10 @@ sl_guc_init(void)
 								 setting->variable, setting->default_value,
 								 setting->context, 0, NULL, NULL, NULL);
 	}
+	DefineCustomEnumVariable("shardlet.cross_shard",
+							 "Warns of statements that go to all shards, or forbids them.", NULL,
+							 &sl_cross_shard, SL_CROSS_SHARD_ALLOW, cross_shard_values,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
 	for (int i = 0; i < (int) lengthof(string_settings); i++)
 	{
 		const StringSetting *setting = &string_settings[i];

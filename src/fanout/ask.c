@@ -309,6 +309,7 @@ sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
 	MemoryContextReset(ask->context);
 	old_context = MemoryContextSwitchTo(ask->context);
 	spec->shards = sl_ask_shards(ask);
+	sl_cross_shard_check(ask, spec->shards);
 	spec->skip_failures = may_skip(ask);
 	if (!ask->statement->has_begun)
 		sl_fanout_reset_missing();

@@ -66,6 +66,9 @@ extern void sl_ask_end(SlAsk *ask);
 extern void sl_ask_count(SlAsk *ask);
 extern void sl_ask_collect(SlAsk *ask);
 
+/* cross_shard.c */
+extern void sl_cross_shard_check(const SlAsk *ask, List *shards);
+
 /* ask_explain.c */
 extern void sl_ask_explain(SlAsk *ask, ExplainState *es);
 

@@ -91,6 +91,7 @@ typedef struct SlStatement
 	bool		has_begun;		/* one of them has */
 	bool		writes;			/* to tables on shards */
 	bool		is_unlocked;	/* rows that it changes are not locked yet */
+	bool		is_warned;		/* that it goes to all shards */
 	MemoryContextCallback callback;
 } SlStatement;
 
