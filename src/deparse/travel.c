@@ -452,6 +452,25 @@ check_locks(const Query *query, SlShipping *shipping)
 	}
 }
 
+/* Could a change of other columns change the key, and so the row's shard? */
+static bool
+has_generated_key(const SlTable *table, TupleDesc columns)
+{
+	for (int i = 0; i < table->key_count; i++)
+	{
+		if (TupleDescAttr(columns, table->key[i] - 1)->attgenerated != '\0')
+			return true;
+	}
+	return false;
+}
+
+static bool
+updates(const Query *query)
+{
+	return query->commandType == CMD_UPDATE ||
+		(query->onConflict != NULL && query->onConflict->action == ONCONFLICT_UPDATE);
+}
+
 /* Does writing to it do nothing but what the shards do? */
 static void
 check_target(const Query *query, SlShipping *shipping)
@@ -466,7 +485,8 @@ check_target(const Query *query, SlShipping *shipping)
 		return;
 	}
 	relation = table_open(entry->relid, NoLock);
-	check(shipping, relation->trigdesc == NULL);
+	check(shipping, relation->trigdesc == NULL &&
+		  !(updates(query) && has_generated_key(table, RelationGetDescr(relation))));
 	table_close(relation, NoLock);
 }
 
@@ -541,8 +561,6 @@ sl_travel_query(Query *query, SlShipping *shipping)
 		return (Node *) query;
 	shipping->ship->computes_once = false;
 	forget_unused(query);
-	if (query->commandType == CMD_UPDATE || query->commandType == CMD_DELETE)
-		rt_fetch(query->resultRelation, query->rtable)->inFromCl = false;
 	travel_with(query->cteList, shipping);
 	travel_entries(query, shipping);
 	travel_from((Node *) query->jointree, shipping);
