@@ -70,7 +70,7 @@ BEGIN
 	END LOOP;
 	FOR line IN EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF) SELECT ' || call || ' FROM t' LOOP
 		IF road IS NULL THEN road := line."QUERY PLAN"; END IF;
-		IF line."QUERY PLAN" ~ 'Remote' THEN remote := regexp_replace(line."QUERY PLAN", '.*SELECT *', ''); END IF;
+		IF line."QUERY PLAN" ~ 'Remote' THEN remote := regexp_replace(line."QUERY PLAN", '^ *Remote SQL: *| FROM .*', '', 'g'); END IF;
 	END LOOP;
 	RETURN NEXT;
 END $$;

@@ -211,34 +211,35 @@ make_any(const Aggref *aggregate, const FormData_pg_aggregate *form)
 }
 
 /*
- * Returns by what a shard computes the aggregate's state, NULL if it cannot.  The
- * aggregate is one that the shards know, and of a whole, not of a part.  Whether
- * each shard may see each value once is the caller's affair.
+ * Returns by what a shard computes the aggregate's state, NULL if it cannot.
+ * "shipped" is what sl_agg_origin() made of the aggregate, as shards can run it;
+ * for an aggregate that only the router has, that is the state.
  */
 Expr *
-sl_agg_state(const Aggref *aggregate, bool is_bare)
+sl_agg_state(const Aggref *aggregate, Aggref *shipped, bool is_bare)
 {
-	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate->aggfnoid));
+	HeapTuple	tuple;
 	FormData_pg_aggregate form;
 	Expr	   *result;
 
+	if (aggregate->aggfnoid != shipped->aggfnoid)
+		return (Expr *) shipped;
+	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(shipped->aggfnoid));
 	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for aggregate %u", aggregate->aggfnoid);
+		elog(ERROR, "cache lookup failed for aggregate %u", shipped->aggfnoid);
 	memcpy(&form, GETSTRUCT(tuple), sizeof(form));
 	ReleaseSysCache(tuple);
-	if (aggregate->aggkind != AGGKIND_NORMAL || aggregate->aggorder != NIL ||
-		!OidIsValid(form.aggcombinefn))
+	if (shipped->aggkind != AGGKIND_NORMAL || shipped->aggorder != NIL ||
+		shipped->aggdistinct != NIL || !OidIsValid(form.aggcombinefn))
 		return NULL;
 	if (!OidIsValid(form.aggfinalfn) && form.aggtranstype != INTERNALOID)
-		return copyObject((Expr *) aggregate);
-	if (aggregate->aggdistinct != NIL)
-		return NULL;
+		return (Expr *) shipped;
 	if (form.aggtransfn == F_INT2_AVG_ACCUM)
-		return make_count_and_sum(aggregate, F_SUM_INT2);
+		return make_count_and_sum(shipped, F_SUM_INT2);
 	if (form.aggtransfn == F_INT4_AVG_ACCUM)
-		return make_count_and_sum(aggregate, F_SUM_INT4);
+		return make_count_and_sum(shipped, F_SUM_INT4);
 	if (is_bare)
 		return NULL;
-	result = make_twin(aggregate, &form);
-	return result != NULL ? result : make_any(aggregate, &form);
+	result = make_twin(shipped, &form);
+	return result != NULL ? result : make_any(shipped, &form);
 }

@@ -20,6 +20,7 @@
 #include "parser/parse_func.h"
 #include "parser/parsetree.h"
 
+#include "base/base.h"
 #include "compat.h"
 #include "plan/leaf.h"
 #include "plan/plan.h"
@@ -216,6 +217,9 @@ plan_rest(Query *query, const char *source, int options, ParamListInfo params,
 	}
 	foreach(cell, planning->leaves)
 		sl_finish_add_relations(result, ((SlLeaf *) lfirst(cell))->plain);
+
+	/* What shards of a map have in common changes with the map. */
+	result->relationOids = lappend_oid(result->relationOids, sl_catalog_oid(SL_MAP_TABLE));
 	return result;
 }
 

@@ -364,7 +364,7 @@ add_state(Made *made, Aggref *aggregate)
 	shipped = aggregate->aggdistinct != NIL || !sl_ship_is_type(&made->ship, partial->aggtype) ? NULL :
 		sl_ship(&made->ship, (Node *) sl_agg_origin(aggregate));
 	add_column(made, (Expr *) partial, shipped == NULL ? NULL :
-			   sl_agg_state((Aggref *) shipped, made->leaf->is_bare), 0, false);
+			   sl_agg_state(aggregate, (Aggref *) shipped, made->leaf->is_bare), 0, false);
 }
 
 static void
