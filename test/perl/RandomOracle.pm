@@ -75,11 +75,12 @@ sub _answers
 	my ($self, $session, $case, $is_router) = @_;
 	my (@answers, %written);
 
+	$session->simple("SET $_->[0] = $_->[1]") for @{ $case->{settings} };
 	$session->simple($case->{begin}) if $case->{begin};
-	$session->simple('SET plan_cache_mode = force_generic_plan') if $case->{generic};
 	for my $step (@{ $case->{steps} })
 	{
-		my @results = $step->{values} ? $session->prepared($step->{sql}, @{ $step->{values} }) : $session->simple($step->{sql});
+		my @results = $step->{values} ? $session->prepared($step->{sql}, @{ $step->{values} })
+			: $step->{portal} ? $session->portal(@$step{qw(sql portal)}) : $session->simple($step->{sql});
 		push @answers, { step => $step, results => \@results };
 		last if _is_cancelled($answers[-1]);
 		for my $table (RandomSchema::with_dependents(@{ $step->{writes} // [] }))
@@ -93,7 +94,7 @@ sub _answers
 		}
 	}
 	$session->simple('ROLLBACK') if $session->state ne 'I';
-	$session->simple('RESET plan_cache_mode') if $case->{generic};
+	$session->simple("RESET $_->[0]") for @{ $case->{settings} };
 	$self->_restore($session, %written) if %written && !$case->{begin};
 	return @answers;
 }
@@ -156,8 +157,8 @@ sub _compare_answer
 
 		# Of several constraints that rows break, any may be the first.
 		next if $plain->{error} && $router->{error} && "$plain->{error}{C} $router->{error}{C}" =~ /^23\w{3} 23/;
-		@found = $self->{table_oracle}->compare({ notes => { sqlstate => 1 } }, $plain, $router);
-		@found = _compare_order($plain->{rows}, $router->{rows}, @order) if !@found && @order;
+		@found = $self->{table_oracle}->compare({ notes => { sqlstate => 1, runs => $a->{step}{runs} } }, $plain, $router);
+		@found = _compare_order($plain->{rows}, $router->{rows}, @order) if !@found && @order && !$plain->{error};
 		return @{ $a->{results} } > 1 ? ("run $i, with (" . join(', ', map { $_ // 'NULL' } @{ $a->{step}{values}[$i] }) . ')', @found) : @found if @found;
 	}
 	return;
@@ -192,8 +193,8 @@ sub report
 	my $short = $self->shorten($case, $problem);
 	my @lines = ("case $case->{number}, step $problem->{step}: " . join(', ', map { $_->{road} } @problems));
 
-	$lines[0] .= ', generic plans' if $case->{generic};
-	push @lines, $case->{begin} if $case->{begin};
+	push @lines, map { "SET $_->[0] = $_->[1];" } @{ $case->{settings} };
+	push @lines, "$case->{begin};" if $case->{begin};
 	push @lines, map { "$_->{sql};" } @steps;
 	push @lines, map { '   ' . substr $_, 0, 300 } @{ $problem->{found} };
 	push @lines, "shorter: $short;";

@@ -35,13 +35,21 @@ my @families = (
 	[qw(tree readings events customers notes)],
 );
 
+# A statement has a style:
+#	one   its tables are of one map, and all have the same key: it could go to a shard
+#	each  its tables are of one map and mostly joined by key: each shard could answer
+#	any   whatever comes
+#
 # new(seed => number, parameters => bool): with parameters some of the literals
 # become parameters, and "values" of a query are the lists to run it with.
 sub new
 {
 	my ($class, %option) = @_;
 	srand($option{seed});
-	return bless { %option, aliases => 0, types => [], ctes => [], family => undef }, $class;
+	my $self = bless { %option, aliases => 0, types => [], ctes => [] }, $class;
+	$self->{style} = $self->_pick(qw(one one each each each any any));
+	$self->{family} = $self->_pick(@families);
+	return $self;
 }
 
 # A whole query: { sql, types, order (numbers of columns that it is sorted by), values }.
@@ -137,8 +145,7 @@ sub _alias
 sub _table_name
 {
 	my ($self) = @_;
-	$self->{family} //= $self->_pick(@families);
-	return $self->_pick(@{ $self->{family} }) if $self->_chance(0.75);
+	return $self->_pick(@{ $self->{family} }) if $self->_chance($self->{style} eq 'any' ? 0.75 : 0.98);
 	return $self->_pick(@RandomSchema::order, @RandomSchema::views);
 }
 
@@ -221,7 +228,7 @@ sub _join_condition
 	my @conditions;
 	my @partners = grep { $_->{table} && $right->{table} && $_->{table}{key} && $right->{table}{key} && $_->{table}{map} eq $right->{table}{map} } @$scope;
 
-	if (@partners && $self->_chance(0.75))
+	if (@partners && $self->_chance($self->{style} eq 'any' ? 0.6 : 0.95))
 	{
 		my $left = $self->_pick(@partners);
 		my @keys = map { [ $left->{table}{key}[$_], $right->{table}{key}[$_] ] } 0 .. $#{ $left->{table}{key} };
@@ -241,7 +248,25 @@ sub _join_condition
 		push @conditions, "$pair->[0][0] " . ($self->_chance(0.93) ? '=' : $self->_pick('<', '>=', '<>', 'IS NOT DISTINCT FROM')) . " $pair->[1][0]" if $pair;
 	}
 	push @conditions, $self->condition([ @$scope, $right ], 2) if !@conditions || $self->_chance(0.2);
+	push @conditions, $self->_pins($right) if $self->_chance(0.5);
 	return join ' AND ', @conditions;
+}
+
+# Conditions that pin a relation to the statement's one key; none in other styles.
+sub _pins
+{
+	my ($self, $relation) = @_;
+	my $table = $relation->{table};
+	my @conditions;
+
+	return if $self->{style} ne 'one' || !$table || !$table->{key} || $self->_chance(0.03);
+	for my $key (@{ $table->{key} })
+	{
+		my ($column) = grep { $_->[0] eq $key } @{ $relation->{columns} };
+		my $value = $self->{pins}{"$table->{map} $column->[2]"} //= $self->_literal($column->[2], 1);
+		push @conditions, "$relation->{alias}.$key = $value";
+	}
+	return @conditions;
 }
 
 # Text of FROM, and what is in it.
@@ -281,7 +306,7 @@ sub query
 {
 	my ($self, $depth, @types) = @_;
 	my ($from, $scope) = $self->_from($depth);
-	my @where = map { $self->condition($scope, $depth) } 1 .. $self->_pick(0, 0, 1, 1, 1, 2);
+	my @where = ((map { $self->_pins($_) } @$scope), map { $self->condition($scope, $depth) } 1 .. $self->_pick(0, 0, 1, 1, 1, 2));
 	my $body = "FROM $from" . (@where ? ' WHERE ' . join(' AND ', @where) : '');
 	my $chance = rand;
 
@@ -435,7 +460,7 @@ sub _groups
 	my @groups;
 	my @with_key = grep { $_->{table} && $_->{table}{key} } @$scope;
 
-	if (@with_key && $self->_chance(0.4))
+	if (@with_key && $self->_chance($self->{style} eq 'each' ? 0.55 : 0.3))
 	{
 		my $relation = $self->_pick(@with_key);
 		for my $key (@{ $relation->{table}{key} })

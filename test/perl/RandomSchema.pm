@@ -92,7 +92,7 @@ our %tables = (
 	},
 	loose => {
 		kind => 'sharded', map => 'customer', key => ['cid'],
-		columns => [ [qw(cid int customer)], [qw(a int small)], [qw(b text letter)], [qw(d date)], [qw(f flt)] ],
+		columns => [ [qw(b text letter)], [qw(a int small)], [qw(cid int customer)], [qw(d date)], [qw(f flt)] ],
 		definition => 'b text, a int, cid int NOT NULL, d date, f float8',
 		rows => q{SELECT (ARRAY['a', 'b', 'c', NULL])[1 + g % 4], NULLIF(g % 5, 3), CASE WHEN g % 3 = 0 THEN 7 ELSE g % 12 END, date '2026-01-01' + NULLIF(g % 4, 2), NULLIF(g % 9, 5) * 0.25
 			FROM generate_series(1, 90) g},
@@ -106,7 +106,7 @@ our %tables = (
 	},
 	accounts => {
 		kind => 'sharded', map => 'tenant', key => [ 'tenant', 'acct' ], unique => [ 'tenant', 'acct' ],
-		columns => [ [qw(acct int acct)], [qw(tenant text tenant)], [qw(balance num)], [qw(kind text letter)], [qw(open bool)] ],
+		columns => [ [qw(acct int acct)], [qw(balance num)], [qw(tenant text tenant)], [qw(kind text letter)], [qw(open bool)] ],
 		definition => 'acct int, balance numeric(10,2) NOT NULL DEFAULT 0 CHECK (balance > -1000), tenant text, kind text, open bool, PRIMARY KEY (tenant, acct)',
 		rows => qq{SELECT 1 + g / 5, (g * 37 % 200) / 4.0, (ARRAY['acme', 'Acme', 'b\xc3\xbcro', 'zoo', 'o''neil'])[1 + g % 5], NULLIF(chr(97 + g % 4), 'c'), NULLIF(g % 3, 2) = 0
 			FROM generate_series(0, 44) g},
@@ -126,8 +126,8 @@ our %tables = (
 	readings => {
 		kind => 'sharded', map => 'span', key => ['id'], unique => ['id'],
 		columns => [ [qw(id int id)], [qw(level int small)], [qw(label text letter)], [qw(at ts)], [qw(customer_id int customer)] ],
-		definition => 'id int PRIMARY KEY, level int, label text, at timestamp, customer_id bigint',
-		rows => q{SELECT g * 53 % 2700, NULLIF(g % 6, 2), NULLIF(chr(97 + g % 5), 'd'), timestamp '2026-01-01' + g * interval '1 day', NULLIF(g % 13, 0) FROM generate_series(1, 50) g},
+		definition => 'id int PRIMARY KEY, level int, label text, at timestamptz, customer_id bigint',
+		rows => q{SELECT g * 53 % 2700, NULLIF(g % 6, 2), NULLIF(chr(97 + g % 5), 'd'), timestamptz '2026-01-01 00:00+00' + g * interval '1 day', NULLIF(g % 13, 0) FROM generate_series(1, 50) g},
 	},
 	events => {
 		kind => 'sharded', map => 'log',

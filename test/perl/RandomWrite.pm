@@ -30,7 +30,9 @@ sub write
 sub _target
 {
 	my ($self) = @_;
-	return $self->_pick(qw(customers orders orders items items loose loose), @RandomSchema::order);
+	my @family = grep { $RandomSchema::tables{$_}{kind} =~ /sharded|placed/ } @{ $self->{family} };
+	return $self->_pick(@family) if @family && $self->_chance($self->{style} eq 'any' ? 0.5 : 0.9);
+	return $self->_pick(@RandomSchema::order);
 }
 
 sub _statement
@@ -101,6 +103,14 @@ sub _new_key
 		$key{customer_id} = 1 + int rand 36 if $key{customer_id} && $last ne 'customer_id';
 		$key{order_id} = 1 if $key{order_id} && $last ne 'order_id';
 	}
+	if ($self->{style} eq 'one')
+	{
+		for (grep { / = / } $self->_pins({ %$relation, alias => 't' }))
+		{
+			my ($column, $value) = /^t\.(\w+) = (.*)/s;
+			$key{$column} = $value if $column ne ($last // '') || $self->_chance(0.2);
+		}
+	}
 	return \%key;
 }
 
@@ -132,7 +142,7 @@ sub _insert_query
 		my $source = $self->table($name);
 		my $key = $self->_moved_key($source, $conflict);
 		my @out = map { $key->{ $_->[0] } // $self->_needed($name, $_, $self->expression([$source], $_->[1], 1)) } @columns;
-		$sql = 'SELECT ' . join(', ', @out) . " FROM $source->{sql} WHERE " . $self->condition([$source], 0);
+		$sql = 'SELECT ' . join(', ', @out) . " FROM $source->{sql} WHERE " . join(' AND ', $self->_pins($source), $self->condition([$source], 0));
 	}
 	else
 	{
@@ -211,7 +221,7 @@ sub _update
 		push @scope, $source;
 		push @where, $condition;
 	}
-	push @where, map { $self->condition(\@scope, 0) } 1 .. $self->_pick(0, 1, 1, 1, 2);
+	push @where, (map { $self->_pins($_) } @scope), map { $self->condition(\@scope, 0) } 1 .. $self->_pick(0, 1, 1, 1, 2);
 	my @columns = ($self->_shuffle(@others))[ 0 .. $self->_pick(0, 0, 1) ];
 	my @set = map { "$_->[0] = " . ($self->_chance(0.03) ? 'DEFAULT' : $self->_needed($name, $_, $self->expression(\@scope, $_->[1], 0))) } grep { $_ } @columns;
 	@set = $self->_set_row($name, $relation, grep { $_ } @columns) if $self->_chance(0.1);
@@ -279,7 +289,7 @@ sub _delete
 		push @where, $self->_join_condition([$relation], $source, 1);
 		push @scope, $source;
 	}
-	push @where, map { $self->condition(\@scope, 0) } 1 .. $self->_pick(0, 1, 1, 1, 2);
+	push @where, (map { $self->_pins($_) } @scope), map { $self->condition(\@scope, 0) } 1 .. $self->_pick(0, 1, 1, 1, 2);
 	my $sql = "DELETE FROM $name AS $relation->{alias}$using" . (@where ? ' WHERE ' . join(' AND ', @where) : '') . $self->_returning($relation);
 	return { sql => $sql, writes => [$name] };
 }
