@@ -338,6 +338,13 @@ sl_result_user(const ResultRelInfo *info, EState *estate)
 #define sl_result_user(info, estate) ExecGetResultRelCheckAsUser(info, estate)
 #endif
 
+/* 17 moved the number of the transaction in its session. */
+#if PG_VERSION_NUM < 170000
+#define sl_local_transaction_id() (MyProc->lxid)
+#else
+#define sl_local_transaction_id() (MyProc->vxid.lxid)
+#endif
+
 /*
  * Minor releases of 2026 export a list of the libpq options that are safe in a
  * server process.  A weak reference finds it where it is there; the name is

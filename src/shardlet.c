@@ -43,6 +43,7 @@
 #include "plan/road.h"
 #include "remote/remote.h"
 #include "shard/shard.h"
+#include "shard/shard_map.h"
 #include "stat/stat.h"
 #include "table/reference.h"
 #include "table/table_area.h"
@@ -72,10 +73,12 @@ _PG_init(void)
 	sl_road_init();
 	sl_planner_init();
 	sl_shard_hook_init();
+	sl_shard_map_init();
 	sl_ddl_init();
 	sl_reference_init();
 	sl_import_init();
 	sl_new_shard_init();
 	sl_worker_init();
 	sl_use_snapshot_init();
+	sl_guard_map_init();
 }

@@ -12,9 +12,11 @@ CREATE TABLE shardlet.catalog_map (
 );
 CREATE UNIQUE INDEX catalog_map_name ON shardlet.catalog_map (map);
 
+-- A shard is behind if it was offline and has missed a change of the map.
 CREATE TABLE shardlet.catalog_map_shard (
 	map_id int NOT NULL,
 	shard_id int NOT NULL,
+	behind bool NOT NULL,
 	CONSTRAINT catalog_map_shard_pkey PRIMARY KEY (map_id, shard_id)
 );
 

@@ -29,6 +29,7 @@ extern int	sl_cross_shard;
 extern bool sl_ship_statements;
 extern bool sl_scatter_statements;
 extern bool sl_multi_shard_transactions;
+extern bool sl_router;
 extern char *sl_fault_setting;
 
 /* Values of sl_cross_shard. */
@@ -57,6 +58,11 @@ typedef enum SlCatalog
 	SL_SHARDLET_ID_INDEX,
 	SL_SHARDLET_TOKEN_INDEX,
 	SL_SHARDLET_SHARD_INDEX,
+	SL_GUARD_MAP_TABLE,
+	SL_GUARD_MAP_INDEX,
+	SL_GUARD_TABLE,
+	SL_GUARD_ID_INDEX,
+	SL_GUARD_TOKEN_INDEX,
 	SL_MAP_SEQUENCE,
 	SL_SHARD_SEQUENCE,
 	SL_SHARDLET_SEQUENCE,

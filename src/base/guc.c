@@ -30,6 +30,7 @@ int			sl_cross_shard;
 bool		sl_ship_statements;
 bool		sl_scatter_statements;
 bool		sl_multi_shard_transactions;
+bool		sl_router;
 char	   *sl_fault_setting;
 
 static char *shard_identity;
@@ -136,6 +137,11 @@ static const BoolSetting bool_settings[] = {
 		"shardlet.scatter",
 		"Sends a statement that each shard can answer for its own rows to all of them.",
 		&sl_scatter_statements, true, PGC_USERSET
+	},
+	{
+		"shardlet.router",
+		"On a shard: this session is a router's.",
+		&sl_router, false, PGC_USERSET
 	},
 };
 

@@ -19,6 +19,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "fanout/fanout.h"
 
 /* Returns a statement like this one for other objects. */
 static DropStmt *
@@ -71,6 +72,17 @@ stays_there(const SlTable *table)
 	return table->is_attached || sl_ddl_has_lost_shard(table);
 }
 
+/* Tables that were there before are the shards' own again. */
+static void
+unguard(const SlTable *table)
+{
+	if (table->kind == SL_TABLE_PLACED || !table->is_attached || sl_ddl_has_lost_shard(table))
+		return;
+	sl_ddl_check_owner(table->relid);
+	sl_guarding_drop(sl_table_homes(table), get_namespace_name(get_rel_namespace(table->relid)),
+					 get_rel_name(table->relid));
+}
+
 /* DROP TABLE is the word for these too, whether or not their map is there. */
 static bool
 is_foreign_of_ours(List *names)
@@ -98,6 +110,8 @@ plan_drop_table(SlDdl *ddl)
 			foreign = lappend(foreign, lfirst(cell));
 		else
 			plain = lappend(plain, lfirst(cell));
+		if (table != NULL && stays_there(table))
+			unguard(table);
 		if (table == NULL || stays_there(table) || list_member_oid(ddl->dropped, table->relid))
 			continue;
 		tables = lappend(tables, table);

@@ -21,6 +21,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "fanout/fanout.h"
 
 /* What renames a thing of a table: "RENAME COLUMN", for instance. */
 static char *
@@ -69,6 +70,23 @@ change_key_option(const SlTable *table, const RenameStmt *statement)
 	return result;
 }
 
+/* The guard knows the key's columns by their names. */
+static void
+guard_anew(SlDdl *ddl, const SlTable *table, const RenameStmt *statement)
+{
+	List	   *key = sl_table_key_of(table);
+	ListCell   *cell;
+
+	foreach(cell, key)
+	{
+		if (strcmp(lfirst(cell), statement->subname) == 0)
+			lfirst(cell) = statement->newname;
+	}
+	sl_ddl_add_step(ddl, sl_guarding_shards(sl_table_homes(table)),
+					sl_guarding_sql(get_namespace_name(get_rel_namespace(table->relid)),
+									get_rel_name(table->relid), table->map, key));
+}
+
 static void
 plan_rename_column(SlDdl *ddl, const SlTable *table)
 {
@@ -78,6 +96,8 @@ plan_rename_column(SlDdl *ddl, const SlTable *table)
 	if (sl_ddl_is_key(table, statement->subname))
 		sl_ddl_run_here(ddl, change_key_option(table, statement));
 	sl_ddl_add_step(ddl, sl_table_homes(table), rename_text(table, "COLUMN", statement));
+	if (sl_ddl_is_key(table, statement->subname))
+		guard_anew(ddl, table, statement);
 }
 
 static void

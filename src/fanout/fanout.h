@@ -187,6 +187,14 @@ extern SlReply *sl_command_begin_as(List *shards, Oid user, bool writes, int *co
 extern void sl_command_everywhere(SlReply *replies, int count, const char *sql,
 								  int param_count, const char *const *params, bool writes);
 
+/* guarding.c */
+extern List *sl_guarding_shards(List *shards);
+extern char *sl_guarding_sql(const char *schema, const char *name, const char *map, List *key);
+extern void sl_guarding_put(List *shards, const char *schema, const char *name, const char *map,
+							List *key);
+extern void sl_guarding_put_reference(List *shards, const char *schema, const char *name);
+extern void sl_guarding_drop(List *shards, const char *schema, const char *name);
+
 /* fanout_funcs.c */
 typedef enum SlCallKind
 {

@@ -35,6 +35,13 @@ typedef struct SlKeyType
 	FmgrInfo	compare;		/* btree comparison; fn_oid is invalid if none */
 } SlKeyType;
 
+/* One end of a key range. */
+typedef struct SlBound
+{
+	bool		unbounded;
+	Datum		value;
+} SlBound;
+
 /* keytype.c */
 typedef enum SlKeyUse
 {

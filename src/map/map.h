@@ -15,25 +15,10 @@
 #include "utils/array.h"
 #include "utils/snapshot.h"
 
+#include "base/words.h"
 #include "key/key.h"
 
 #define SL_MAX_SHARDLETS 65536
-
-typedef enum SlMapKind
-{
-	SL_KIND_HASH,
-	SL_KIND_RANGE,
-	SL_KIND_LIST,
-	SL_KIND_SPREAD
-} SlMapKind;
-
-typedef enum SlState
-{
-	SL_STATE_ONLINE,
-	SL_STATE_READ_ONLY,
-	SL_STATE_MOVING,
-	SL_STATE_OFFLINE
-} SlState;
 
 /*
  * A shard: a SERVER of our wrapper that has an id.  The struct stays at its
@@ -69,13 +54,6 @@ typedef struct SlShardlet
 	bool		pinned;
 	bool		is_default;		/* list: keys that no entry names */
 } SlShardlet;
-
-/* One end of a key range. */
-typedef struct SlBound
-{
-	bool		unbounded;
-	Datum		value;
-} SlBound;
 
 /*
  * A map in the session's cache.  The struct stays at its place for the whole
@@ -142,11 +120,7 @@ typedef struct SlShardletRow
 	ItemPointerData tid;		/* of a row that was read */
 } SlShardletRow;
 
-/* map_names.c: words for kinds and states */
-extern const char *sl_kind_name(SlMapKind kind);
-extern SlMapKind sl_kind_parse(const char *name);
-extern const char *sl_state_name(SlState state);
-extern SlState sl_state_parse(const char *name);
+/* map_names.c */
 extern const char *sl_shardlet_text(SlMap *map, int index);
 
 /* shard.c */
@@ -184,6 +158,8 @@ extern List *sl_map_ids_of_shard(int32 shard_id);
 extern int64 sl_map_count_shardlets(int32 shard_id, int32 map_id);
 extern void sl_map_shard_insert(int32 map_id, int32 shard_id);
 extern void sl_map_shard_delete(int32 map_id, int32 shard_id);
+extern void sl_map_shard_set_behind(int32 map_id, int32 shard_id, bool is_behind);
+extern bool sl_map_shard_is_behind(int32 shard_id);
 extern int	sl_map_begin_plain_output(void);
 extern void sl_map_end_plain_output(int nest_level);
 
@@ -225,6 +201,29 @@ extern void (*sl_map_add_tables) (SlMap *map, SlShard *shard);
 extern void sl_map_join_shard(SlMap *map, SlShard *shard);
 extern void sl_map_include_shard(SlMap *map, SlShard *shard);
 extern SlShard **sl_map_place(SlMap *map, int count);
+
+/* map_publish.c: what a change has done, for those that tell the shards */
+typedef struct SlShardletChange
+{
+	int32		old_shard_id;	/* 0: the shardlet is new */
+	bool		is_gone;
+	SlShardletRow row;			/* as it is now, or was */
+} SlShardletChange;
+
+typedef struct SlMapChange
+{
+	List	   *shardlets;		/* of SlShardletChange, in order */
+	List	   *joined;			/* ids of shards that are new in the map */
+	int32		dropped_id;		/* of a shard that is forgotten; 0: none */
+} SlMapChange;
+
+extern void sl_map_note_begin(void);
+extern void sl_map_note_shardlet(const SlShardletRow *row, int32 old_shard_id, bool is_gone);
+extern void sl_map_note_joined(int32 shard_id);
+extern void sl_map_note_dropped(int32 shard_id);
+extern void sl_map_note_end(int32 map_id);
+extern void (*sl_map_publish) (const SlMapRow *map, const SlMapChange *change);
+extern void (*sl_map_publish_drop) (const SlMap *map);
 
 /* map_args.c: arguments of the functions */
 extern char *sl_map_arg_name(FunctionCallInfo fcinfo, int argument, const char *what);

@@ -37,8 +37,8 @@ enum
 
 enum
 {
-	MAP_SHARD_MAP_ID = 1, MAP_SHARD_SHARD_ID,
-	MAP_SHARD_COLUMNS = MAP_SHARD_SHARD_ID
+	MAP_SHARD_MAP_ID = 1, MAP_SHARD_SHARD_ID, MAP_SHARD_BEHIND,
+	MAP_SHARD_COLUMNS = MAP_SHARD_BEHIND
 };
 
 enum
@@ -360,6 +360,7 @@ sl_shardlet_row_insert(const SlShardletRow *rows, int count)
 
 		CatalogTupleInsertWithInfo(relation, tuple, indexes);
 		heap_freetuple(tuple);
+		sl_map_note_shardlet(&rows[i], 0, false);
 	}
 	CatalogCloseIndexes(indexes);
 	table_close(relation, RowExclusiveLock);
@@ -372,7 +373,11 @@ sl_shardlet_row_update(const SlShardletRow *row)
 {
 	Relation	relation = sl_catalog_open(SL_SHARDLET_TABLE, RowExclusiveLock);
 	ItemPointerData tid = row->tid;
+	SlShardletRow old;
 
+	if (!sl_shardlet_row_read(row->id, &old))
+		elog(ERROR, "could not find shardlet %lld", (long long) row->id);
+	sl_map_note_shardlet(row, old.shard_id, false);
 	CatalogTupleUpdate(relation, &tid, form_shardlet(relation, row));
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
@@ -384,6 +389,7 @@ sl_shardlet_row_delete(const SlShardletRow *row)
 	Relation	relation = sl_catalog_open(SL_SHARDLET_TABLE, RowExclusiveLock);
 	ItemPointerData tid = row->tid;
 
+	sl_map_note_shardlet(row, row->shard_id, true);
 	CatalogTupleDelete(relation, &tid);
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
@@ -478,10 +484,12 @@ sl_map_shard_insert(int32 map_id, int32 shard_id)
 
 	values[MAP_SHARD_MAP_ID - 1] = Int32GetDatum(map_id);
 	values[MAP_SHARD_SHARD_ID - 1] = Int32GetDatum(shard_id);
+	values[MAP_SHARD_BEHIND - 1] = BoolGetDatum(false);
 	CatalogTupleInsert(relation, heap_form_tuple(RelationGetDescr(relation),
 												 values, nulls));
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
+	sl_map_note_joined(shard_id);
 }
 
 void
@@ -492,6 +500,55 @@ sl_map_shard_delete(int32 map_id, int32 shard_id)
 	key_int4(&keys[0], MAP_SHARD_MAP_ID, map_id);
 	key_int4(&keys[1], MAP_SHARD_SHARD_ID, shard_id);
 	delete_rows(SL_MAP_SHARD_TABLE, SL_MAP_SHARD_INDEX, keys, 2);
+}
+
+/* Notes whether a shard has missed a change of the map, being offline. */
+void
+sl_map_shard_set_behind(int32 map_id, int32 shard_id, bool is_behind)
+{
+	Relation	relation = sl_catalog_open(SL_MAP_SHARD_TABLE, RowExclusiveLock);
+	Datum		values[MAP_SHARD_COLUMNS] = {0};
+	bool		nulls[MAP_SHARD_COLUMNS] = {0};
+	bool		replaces[MAP_SHARD_COLUMNS] = {0};
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	key_int4(&keys[0], MAP_SHARD_MAP_ID, map_id);
+	key_int4(&keys[1], MAP_SHARD_SHARD_ID, shard_id);
+	scan = systable_beginscan(relation, sl_catalog_oid(SL_MAP_SHARD_INDEX), true, NULL, 2, keys);
+	tuple = systable_getnext(scan);
+	values[MAP_SHARD_BEHIND - 1] = BoolGetDatum(is_behind);
+	replaces[MAP_SHARD_BEHIND - 1] = true;
+	if (HeapTupleIsValid(tuple))
+	{
+		tuple = heap_modify_tuple(tuple, RelationGetDescr(relation), values, nulls, replaces);
+		CatalogTupleUpdate(relation, &tuple->t_self, tuple);
+	}
+	systable_endscan(scan);
+	table_close(relation, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+/* Has a shard missed a change of any map? */
+bool
+sl_map_shard_is_behind(int32 shard_id)
+{
+	Relation	relation = sl_catalog_open(SL_MAP_SHARD_TABLE, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		is_behind = false;
+	bool		is_null;
+
+	key_int4(&key, MAP_SHARD_SHARD_ID, shard_id);
+	scan = systable_beginscan(relation, InvalidOid, false, NULL, 1, &key);
+	while (!is_behind && HeapTupleIsValid(tuple = systable_getnext(scan)))
+		is_behind = DatumGetBool(heap_getattr(tuple, MAP_SHARD_BEHIND,
+											  RelationGetDescr(relation), &is_null));
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return is_behind;
 }
 
 /* Text -------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ static void
 lock_map(int32 id)
 {
 	LockDatabaseObject(sl_catalog_oid(SL_MAP_TABLE), (Oid) id, 0, ExclusiveLock);
+	sl_map_note_begin();
 }
 
 /* Takes the lock under which names of maps are given away. */
@@ -90,6 +91,7 @@ raise_version(int32 id, const char *name, int64 version)
 {
 	announce(name, version + 1);
 	sl_map_row_set_version(id, version + 1);
+	sl_map_note_end(id);
 }
 
 /* Returns the version that a change of a locked map makes. */
@@ -110,10 +112,12 @@ sl_map_finish_change(const SlMap *map)
 	raise_version(map->id, NameStr(map->name), map->version);
 }
 
-/* Tells everyone that a map is being dropped. */
+/* Tells everyone that a map is being dropped, before it is. */
 void
 sl_map_announce_drop(const SlMap *map)
 {
+	if (sl_map_publish_drop != NULL)
+		sl_map_publish_drop(map);
 	announce(NameStr(map->name), map->version + 1);
 }
 
@@ -187,6 +191,7 @@ sl_map_forget_shard(int32 shard_id)
 		lock_map(map_id);
 		if (!sl_map_row_read_id(map_id, &map_row))
 			continue;
+		sl_map_note_dropped(shard_id);
 		sl_shardlet_row_scan(map_id, NULL, collect_doomed, &doomed);
 		foreach(row_cell, doomed.rows)
 			sl_shardlet_row_delete(lfirst(row_cell));

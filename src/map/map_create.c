@@ -163,9 +163,10 @@ lock_shards(List *shards)
 		sl_shard_lock(lfirst(cell), AccessShareLock);
 }
 
-static void
+static SlMap *
 insert_map(SlMapRow *row, List *shards)
 {
+	SlMap	   *map;
 	ListCell   *cell;
 
 	sl_map_lock_names();
@@ -173,8 +174,10 @@ insert_map(SlMapRow *row, List *shards)
 	row->id = (int32) sl_catalog_next_id(SL_MAP_SEQUENCE);
 	row->version = 0;
 	sl_map_row_insert(row);
+	map = sl_map_open_for_change(NameStr(row->name));
 	foreach(cell, shards)
 		sl_map_shard_insert(row->id, ((SlShard *) lfirst(cell))->id);
+	return map;
 }
 
 /* create_map(map, kind, key_types, shards, shardlets, via) */
@@ -200,8 +203,7 @@ shardlet_create_map(PG_FUNCTION_ARGS)
 				errhint("Add shards with shardlet.add_shard()."));
 
 	lock_shards(shards);
-	insert_map(&row, shards);
-	map = sl_map_open_for_change(NameStr(row.name));
+	map = insert_map(&row, shards);
 	if (row.kind == SL_KIND_HASH)
 		cut_tokens(map, count, sl_map_next_version(map));
 	else if (row.kind == SL_KIND_SPREAD)

@@ -377,6 +377,17 @@ sl_table_names_of(const SlMap *map, const SlShard *shard)
 	return names;
 }
 
+/* Returns the names of a table's key columns. */
+List *
+sl_table_key_of(const SlTable *table)
+{
+	List	   *names = NIL;
+
+	for (int i = 0; i < table->key_count; i++)
+		names = lappend(names, get_attname(table->relid, table->key[i], false));
+	return names;
+}
+
 /* Writes names for a message. */
 char *
 sl_table_list_names(List *names)

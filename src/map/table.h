@@ -58,6 +58,7 @@ extern List *sl_table_homes(const SlTable *table);
 extern List *sl_table_all(void);
 extern List *sl_table_get_all(List *relids);
 extern List *sl_table_names_of(const SlMap *map, const SlShard *shard);
+extern List *sl_table_key_of(const SlTable *table);
 extern char *sl_table_list_names(List *names);
 extern const SlShardlet *sl_table_route(const SlTable *table, const Datum *key);
 

@@ -44,7 +44,8 @@ static const char identity_sql[] =
 "SELECT " SL_IDENTITY_SQL ","
 " pg_catalog.set_config('tcp_keepalives_idle', '10', false),"
 " pg_catalog.set_config('tcp_keepalives_interval', '5', false),"
-" pg_catalog.set_config('tcp_keepalives_count', '3', false)";
+" pg_catalog.set_config('tcp_keepalives_count', '3', false),"
+" pg_catalog.set_config('shardlet.router', 'on', false)";
 
 /* What libpq is told unless the server's options say otherwise. */
 static const char *const defaults[][2] = {

@@ -87,25 +87,34 @@ shardlet_connection_list(PG_FUNCTION_ARGS)
 }
 
 /*
- * close_connections(shard): closes the session's connections to a shard, or to
- * all, of which no statement and no transaction depends; returns how many.
+ * Closes the session's connections to a shard, or with 0 to all, on which no
+ * statement and no transaction depends; returns how many.
  */
-Datum
-shardlet_close_connections(PG_FUNCTION_ARGS)
+int
+sl_pool_close_idle(int32 shard_id)
 {
-	int32		id = PG_ARGISNULL(0) ? 0 :
-	sl_shard_by_name(NameStr(*PG_GETARG_NAME(0)), false)->id;
-	int32		count = 0;
+	int			count = 0;
 	ListCell   *cell;
 
 	foreach(cell, sl_pool_all())
 	{
 		SlConn	   *conn = lfirst(cell);
 
-		if ((id != 0 && conn->shard_id != id) || conn->owner != NULL || conn->txn.level > 0)
+		if ((shard_id != 0 && conn->shard_id != shard_id) || conn->owner != NULL ||
+			conn->txn.level > 0)
 			continue;
 		sl_conn_close(conn);
 		count++;
 	}
-	PG_RETURN_INT32(count);
+	return count;
+}
+
+/* close_connections(shard) */
+Datum
+shardlet_close_connections(PG_FUNCTION_ARGS)
+{
+	int32		id = PG_ARGISNULL(0) ? 0 :
+	sl_shard_by_name(NameStr(*PG_GETARG_NAME(0)), false)->id;
+
+	PG_RETURN_INT32(sl_pool_close_idle(id));
 }

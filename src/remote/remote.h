@@ -320,6 +320,9 @@ extern bool sl_pool_is_alive(SlConn *conn);
 extern void sl_pool_note_failure(const SlConn *conn);
 extern void sl_pool_note_success(const SlConn *conn);
 
+/* pool_funcs.c */
+extern int	sl_pool_close_idle(int32 shard_id);
+
 /* session.c */
 extern bool sl_session_is_current(const SlConn *conn);
 extern void sl_session_send(SlConn *conn);

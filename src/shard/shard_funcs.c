@@ -29,6 +29,7 @@
 #include "compat.h"
 #include "map/table.h"
 #include "shard/shard.h"
+#include "shard/shard_map.h"
 
 PG_FUNCTION_INFO_V1(shardlet_add_shard);
 PG_FUNCTION_INFO_V1(shardlet_alter_shard);
@@ -236,7 +237,7 @@ get_address(const char *name, const char *conninfo, ForeignServer *server)
 
 static char *
 prepare_shard(const char *name, const Address *address, ForeignServer *server, int32 id,
-			  bool install, bool *other_collation)
+			  bool install, bool *other_collation, bool *knows_maps)
 {
 	SlTarget	target = {0};
 	SlConn	   *conn;
@@ -249,6 +250,9 @@ prepare_shard(const char *name, const Address *address, ForeignServer *server, i
 		sl_remote_credentials(GetUserId(), server ? server->serverid : InvalidOid);
 	conn = sl_remote_open(&target);
 	identity = sl_provision_shard(conn, id, install, other_collation);
+	*knows_maps = install &&
+		sl_remote_bool(sl_remote_ask(conn, "SELECT EXISTS (SELECT FROM shardlet.catalog_guard_map)",
+									 0, NULL), 0, 0);
 	sl_conn_close(conn);
 	return identity;
 }
@@ -342,11 +346,15 @@ register_shard(const char *name, const Address *address, ForeignServer *server,
 
 /* Gives a shard what it lacks, unless it is not to be used yet. */
 static void
-catch_up(const char *name)
+catch_up(const char *name, bool maps_differ)
 {
 	SlShard    *shard = sl_shard_by_name(name, false);
 
-	if (shard->state != SL_STATE_OFFLINE && sl_shard_catch_up != NULL)
+	if (shard->state == SL_STATE_OFFLINE)
+		return;
+	if (maps_differ)
+		sl_shard_map_catch_up(shard);
+	if (sl_shard_catch_up != NULL)
 		sl_shard_catch_up(shard);
 }
 
@@ -358,6 +366,7 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	char	   *conninfo;
 	bool		install = PG_ARGISNULL(5) || PG_GETARG_BOOL(5);
 	bool		other_collation;
+	bool		knows_maps;
 	ForeignServer *server;
 	Address		address;
 	List	   *given;
@@ -381,10 +390,13 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	sl_option_validate(given, ForeignServerRelationId);
 	address = get_address(name, conninfo, server);
 	id = new_shard_id();
-	identity = prepare_shard(name, &address, server, id, install, &other_collation);
+	identity = prepare_shard(name, &address, server, id, install, &other_collation,
+							 &knows_maps);
 	register_shard(name, &address, server,
 				   shard_options(given, server, id, identity, install, other_collation));
-	catch_up(name);
+
+	/* Maps of another time mean nothing here. */
+	catch_up(name, knows_maps);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }
@@ -478,7 +490,7 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 	sl_stat_flag(sl_stat_shard(shard->id), SL_SHARD_FENCED | SL_SHARD_DIRTY);
 	set_credentials(name, address.credentials);
 	if (was_offline)
-		catch_up(name);
+		catch_up(name, sl_map_shard_is_behind(shard->id));
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }
@@ -520,6 +532,9 @@ shardlet_drop_shard(PG_FUNCTION_ARGS)
 	ObjectAddressSet(object, ForeignServerRelationId, shard->server);
 	sl_map_forget_shard(shard->id);
 	performDeletion(&object, DROP_CASCADE, 0);
+
+	/* Whoever drops its database next shall not meet us there. */
+	(void) sl_pool_close_idle(shard->id);
 	CommandCounterIncrement();
 	PG_RETURN_VOID();
 }

@@ -121,17 +121,21 @@ check_return(Oid server, List *options)
 	ForeignServer *former = GetForeignServer(server);
 	const char *before = sl_option_get(former->options, "state");
 	const char *after = sl_option_get(options, "state");
+	bool		has_copies;
 
 	if (sl_shard_is_registering || before == NULL ||
 		sl_state_parse(before) != SL_STATE_OFFLINE ||
-		(after != NULL && sl_state_parse(after) == SL_STATE_OFFLINE) ||
-		sl_shard_has_copies == NULL || !sl_shard_has_copies())
+		(after != NULL && sl_state_parse(after) == SL_STATE_OFFLINE))
+		return;
+	has_copies = sl_shard_has_copies != NULL && sl_shard_has_copies();
+	if (!has_copies && !sl_map_shard_is_behind(shard_id_of(options)))
 		return;
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("shard \"%s\" has to be brought up to date before it is online",
 				   former->servername),
-			errdetail("There are reference tables, and it has missed changes of them."),
+			has_copies ? errdetail("There are reference tables, and it has missed changes of them.") :
+			errdetail("It has missed changes of maps."),
 			errhint("SELECT shardlet.alter_shard('%s', state => 'online');", former->servername));
 }
 

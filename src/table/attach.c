@@ -2,9 +2,10 @@
  * attach.c
  *		attach(), detach(): tables that the shards have already.
  *
- * No row moves, and nothing changes on a shard.  The definitions of all shards
- * are read and compared, the rows that are in the wrong place are counted, and
- * then the router gets a foreign table of the same name.
+ * No row moves, and nothing changes on a shard but that its table is guarded, if
+ * the shard has the extension.  The definitions of all shards are read and
+ * compared, the rows that are in the wrong place are counted, and then the router
+ * gets a foreign table of the same name.
  */
 #include "postgres.h"
 
@@ -84,6 +85,19 @@ refuse_missing(const SlAttachment *attachment, SlDefinition **definitions, const
 			errhint("Create it there, or take these shards out of the map with shardlet.alter_map()."));
 }
 
+/* From here on the shards that have the extension take no misplaced row. */
+static void
+guard_table(const SlAttachment *attachment, const char *schema, const char *name, List *key)
+{
+	List	   *shards = NIL;
+
+	if (attachment->map == NULL)
+		return;
+	for (int i = 0; i < attachment->count; i++)
+		shards = lappend(shards, attachment->replies[i].shard);
+	sl_guarding_put(shards, schema, name, NameStr(attachment->map->name), key);
+}
+
 /*
  * Reads the definition of a table that is the same on all shards, with every
  * row where it belongs.
@@ -108,6 +122,7 @@ sl_attach_read(const SlAttachment *attachment, const char *schema, const char *n
 	if (attachment->map != NULL && attachment->verify)
 		sl_misplaced_check(attachment->map, schema, name, columns, attachment->replies,
 						   attachment->count);
+	guard_table(attachment, schema, name, columns);
 	return definitions[0];
 }
 
@@ -254,6 +269,9 @@ shardlet_detach(PG_FUNCTION_ARGS)
 		PG_RETURN_VOID();
 	}
 	sl_foreign_key_forget_table(relid);
+	if (table->kind == SL_TABLE_SHARDED)
+		sl_guarding_drop(sl_table_homes(table), get_namespace_name(get_rel_namespace(relid)),
+						 get_rel_name(relid));
 	ObjectAddressSet(address, RelationRelationId, relid);
 	performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 	PG_RETURN_VOID();

@@ -49,6 +49,9 @@ move_to_shards(const SlTable *target, List *options, const char *verb)
 	sl_fault("distribute_before_rows");
 	(void) sl_table_send_rows(target);
 	sl_definition_create(homes, definition, SL_PHASE_KEYS, SL_PHASE_IDENTITY);
+	if (target->kind == SL_TABLE_SHARDED)
+		sl_guarding_put(homes, definition->schema, definition->name, target->map,
+						sl_table_key_of(target));
 	sl_swap_to_foreign(target->relid, options, verb);
 	sl_definition_declare_key(target, definition);
 	sl_foreign_key_arrive(target);

@@ -55,6 +55,12 @@ read_definition(const SlTable *table, SlReply *source, SlReply *target)
 	return NULL;
 }
 
+static bool
+is_of_map(const SlTable *table, const SlMap *map)
+{
+	return table->kind == SL_TABLE_SHARDED && strcmp(table->map, NameStr(map->name)) == 0;
+}
+
 static List *
 read_definitions(const SlMap *map, SlShard *source, SlShard *target)
 {
@@ -69,7 +75,7 @@ read_definitions(const SlMap *map, SlShard *source, SlShard *target)
 		const SlTable *table = lfirst(cell);
 		SlDefinition *definition;
 
-		if (table->kind != SL_TABLE_SHARDED || strcmp(table->map, NameStr(map->name)) != 0)
+		if (!is_of_map(table, map))
 			continue;
 		definition = read_definition(table, source_reply, target_reply);
 		if (definition != NULL)
@@ -88,6 +94,21 @@ create_all(List *definitions, SlShard *shard, SlPhase first, SlPhase last)
 }
 
 static void
+guard_all(const SlMap *map, SlShard *shard)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		if (is_of_map(table, map))
+			sl_guarding_put(list_make1(shard), get_namespace_name(get_rel_namespace(table->relid)),
+							get_rel_name(table->relid), table->map, sl_table_key_of(table));
+	}
+}
+
+static void
 add_tables(SlMap *map, SlShard *shard)
 {
 	List	   *definitions;
@@ -97,6 +118,7 @@ add_tables(SlMap *map, SlShard *shard)
 	definitions = read_definitions(map, find_source(map, shard), shard);
 	create_all(definitions, shard, SL_PHASE_NEEDS, SL_PHASE_STATISTICS);
 	create_all(definitions, shard, SL_PHASE_FOREIGN_KEYS, SL_PHASE_IDENTITY);
+	guard_all(map, shard);
 }
 
 void

@@ -352,7 +352,12 @@ sl_reference_create(List *shards, List *relids)
 		table_close(relation, NoLock);
 	}
 	foreach(cell, definitions)
-		sl_definition_create(shards, lfirst(cell), SL_PHASE_FOREIGN_KEYS, SL_PHASE_IDENTITY);
+	{
+		const SlDefinition *definition = lfirst(cell);
+
+		sl_definition_create(shards, definition, SL_PHASE_FOREIGN_KEYS, SL_PHASE_IDENTITY);
+		sl_guarding_put_reference(shards, definition->schema, definition->name);
+	}
 }
 
 /* Reference tables have waited for this one with their foreign keys. */
@@ -519,6 +524,9 @@ sl_reference_undo(Oid relid, bool drops_copies)
 		drop_foreign_keys(replies, count, relid);
 		sl_command_everywhere(replies, count, sql, 0, NULL, true);
 	}
+	else
+		sl_guarding_drop(sl_shard_all(), get_namespace_name(RelationGetNamespace(relation)),
+						 RelationGetRelationName(relation));
 	drop_triggers(relation);
 	table_close(relation, NoLock);
 }

@@ -291,6 +291,7 @@ sl_reference_attach(const char *schema, const char *name, bool verify)
 		sl_reference_open_table(relid);
 	if (verify)
 		compare_rows(&adoption, sl_reference_shape(relation));
+	sl_guarding_put_reference(sl_shard_all(), schema, name);
 	if (!is_attached)
 	{
 		sl_reference_add_triggers(relid, true);

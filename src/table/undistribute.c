@@ -265,6 +265,8 @@ bring_table_back(const SlTable *table)
 	settle_aside(table->relid);
 	if (!table->is_attached)
 		run_on_table(replies, count, "DROP TABLE", definition, "");
+	else if (table->kind == SL_TABLE_SHARDED)
+		sl_guarding_drop(sl_table_homes(table), schema, name);
 	sl_fault("undistribute_at_end");
 }
 

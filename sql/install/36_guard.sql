@@ -1,0 +1,201 @@
+-- What a shard knows of its own shardlets, and the guard that goes by it.
+-- These tables are filled on shards and empty on a router.  src/guard/
+-- guard_catalog.c knows their columns by number.  Rows are written by the
+-- functions below and by nobody else.
+
+CREATE TABLE shardlet.catalog_guard_map (
+	map name NOT NULL,
+	map_id int NOT NULL,
+	kind text NOT NULL,
+	key_types regtype[] NOT NULL,
+	via text,
+	version bigint NOT NULL,
+	shard name NOT NULL,
+	CONSTRAINT catalog_guard_map_pkey PRIMARY KEY (map)
+);
+
+-- Bounds as in catalog_shardlet.  With an owner it is a shardlet of another
+-- shard: it left, or the default of a list must not take its key.
+CREATE TABLE shardlet.catalog_guard_shardlet (
+	map name NOT NULL,
+	shardlet bigint NOT NULL,
+	low_token bigint,
+	high_token bigint,
+	low text[],
+	high text[],
+	is_default bool NOT NULL,
+	state text NOT NULL,
+	pinned bool NOT NULL,
+	version bigint NOT NULL,
+	owner name,
+	CONSTRAINT catalog_guard_shardlet_pkey PRIMARY KEY (map, shardlet)
+);
+CREATE INDEX catalog_guard_shardlet_token ON shardlet.catalog_guard_shardlet (map, low_token);
+
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_guard_map', '');
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_guard_shardlet', '');
+GRANT SELECT ON shardlet.catalog_guard_map TO PUBLIC;
+
+-- Called by the router, on a shard.
+CREATE FUNCTION shardlet.guard_change(
+	map name,
+	map_id int,
+	kind text,
+	key_types oid[],
+	via text,
+	version bigint,
+	shard name,
+	replace bool,
+	wait_ms int,
+	gone bigint[],
+	shardlets bigint[],
+	low_tokens bigint[],
+	high_tokens bigint[],
+	lows text[],
+	highs text[],
+	defaults bool[],
+	states text[],
+	pins bool[],
+	versions bigint[],
+	owners text[])
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_guard_change';
+COMMENT ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, bool, int,
+	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[])
+	IS 'on a shard: changes what it knows of a map; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, bool, int,
+	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[])
+	FROM PUBLIC;
+
+CREATE FUNCTION shardlet.guard_keep(maps name[])
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_guard_keep';
+COMMENT ON FUNCTION shardlet.guard_keep(name[])
+	IS 'on a shard: forgets all maps but these; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.guard_keep(name[]) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.guard_drop(map name)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_guard_drop';
+COMMENT ON FUNCTION shardlet.guard_drop(name)
+	IS 'on a shard: forgets a map; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.guard_drop(name) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.guard_lock(map name, shardlet bigint, wait_ms int)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_guard_lock';
+COMMENT ON FUNCTION shardlet.guard_lock(name, bigint, int)
+	IS 'on a shard: keeps writers away from a shardlet until the transaction ends';
+REVOKE ALL ON FUNCTION shardlet.guard_lock(name, bigint, int) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.guard_hold(map name, version bigint)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_guard_hold';
+COMMENT ON FUNCTION shardlet.guard_hold(name, bigint)
+	IS 'on a shard: no key of the map leaves it before the transaction ends; fails if one has, since that version';
+
+CREATE FUNCTION shardlet.assert_owner(map name, VARIADIC key "any")
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_assert_owner';
+COMMENT ON FUNCTION shardlet.assert_owner(name, "any")
+	IS 'on a shard: fails unless it owns the key, which then stays here until the transaction ends';
+
+-- The triggers of tables on shards.
+CREATE FUNCTION shardlet.guard()
+RETURNS trigger
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'shardlet_guard';
+COMMENT ON FUNCTION shardlet.guard() IS 'on a shard: refuses rows whose key the shard does not own';
+
+CREATE FUNCTION shardlet.guard_reference()
+RETURNS trigger
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'shardlet_guard_reference';
+COMMENT ON FUNCTION shardlet.guard_reference()
+	IS 'on a shard: refuses changes of a reference table that do not come from a router';
+
+-- They are made by these, which the router calls.  Row triggers of a partitioned
+-- table are its partitions' too; those for TRUNCATE are not.
+CREATE FUNCTION shardlet.guard_table(tbl regclass, map name, key text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	part regclass;
+	arguments text := pg_catalog.concat_ws(', ', pg_catalog.quote_literal(map),
+		(SELECT pg_catalog.string_agg(pg_catalog.quote_literal(k.name), ', ' ORDER BY k.place)
+		FROM pg_catalog.unnest(key) WITH ORDINALITY k(name, place)));
+BEGIN
+	PERFORM shardlet.unguard_table(tbl);
+	EXECUTE pg_catalog.format('CREATE TRIGGER "!shardlet_guard" AFTER INSERT OR UPDATE OR DELETE ON %s '
+		'FOR EACH ROW EXECUTE FUNCTION shardlet.guard(%s)', tbl, arguments);
+	FOR part IN SELECT p.relid FROM pg_catalog.pg_partition_tree(tbl) p UNION SELECT tbl LOOP
+		EXECUTE pg_catalog.format('CREATE TRIGGER "!shardlet_guard_truncate" BEFORE TRUNCATE ON %s '
+			'FOR EACH STATEMENT EXECUTE FUNCTION shardlet.guard(%L)', part, map);
+	END LOOP;
+END $$;
+COMMENT ON FUNCTION shardlet.guard_table(regclass, name, text[])
+	IS 'on a shard: guards a table of a map; the router calls it';
+
+CREATE FUNCTION shardlet.guard_copy(tbl regclass)
+RETURNS void
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM shardlet.unguard_table(tbl);
+	EXECUTE pg_catalog.format('CREATE TRIGGER "!shardlet_guard" BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
+		'FOR EACH STATEMENT EXECUTE FUNCTION shardlet.guard_reference()', tbl);
+END $$;
+COMMENT ON FUNCTION shardlet.guard_copy(regclass)
+	IS 'on a shard: guards the copy of a reference table; the router calls it';
+
+CREATE FUNCTION shardlet.unguard_table(tbl regclass)
+RETURNS void
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	trigger record;
+BEGIN
+	FOR trigger IN
+		SELECT t.tgrelid::pg_catalog.regclass AS tbl, t.tgname AS name
+		FROM pg_catalog.pg_trigger t
+		WHERE t.tgparentid = 0
+			AND t.tgrelid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree(tbl) p UNION SELECT tbl)
+			AND t.tgfoid IN ('shardlet.guard()'::pg_catalog.regprocedure,
+				'shardlet.guard_reference()'::pg_catalog.regprocedure)
+	LOOP
+		EXECUTE pg_catalog.format('DROP TRIGGER %I ON %s', trigger.name, trigger.tbl);
+	END LOOP;
+END $$;
+COMMENT ON FUNCTION shardlet.unguard_table(regclass) IS 'on a shard: takes the guard from a table';
+
+CREATE VIEW shardlet.owned AS
+SELECT
+	g.map,
+	g.shardlet,
+	CASE
+		WHEN m.kind = 'hash' THEN g.low_token::text
+		WHEN pg_catalog.cardinality(g.low) > 1 THEN g.low::text
+		ELSE g.low[1]
+	END AS low,
+	CASE
+		WHEN m.kind = 'hash' THEN g.high_token::text
+		WHEN pg_catalog.cardinality(g.high) > 1 THEN g.high::text
+		ELSE g.high[1]
+	END AS high,
+	g.state,
+	g.version,
+	g.owner
+FROM shardlet.catalog_guard_shardlet g
+	JOIN shardlet.catalog_guard_map m USING (map);
+COMMENT ON VIEW shardlet.owned
+	IS 'on a shard: shardlets that it owns, and with an owner those that it knows to be elsewhere';

@@ -1,0 +1,240 @@
+/*
+ * guard.c
+ *		The trigger on a shard's tables, and what direct readers call.
+ *
+ * AFTER ROW: other triggers may still change the key before, stored generated
+ * keys are not known earlier, and COPY keeps inserting many rows at a time.  An
+ * error takes the row back.  DELETE is guarded, too: one that waited while the
+ * shardlet was moved away would delete the stale copy only.
+ *
+ * The trigger's arguments are the map and the key's columns, by name, because
+ * partitions can have them at other places.
+ */
+#include "postgres.h"
+
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/rel.h"
+
+#include "base/base.h"
+#include "guard/guard.h"
+
+PG_FUNCTION_INFO_V1(shardlet_guard);
+PG_FUNCTION_INFO_V1(shardlet_guard_reference);
+PG_FUNCTION_INFO_V1(shardlet_assert_owner);
+PG_FUNCTION_INFO_V1(shardlet_guard_hold);
+
+/* What a trigger needs to know, for one statement on one relation. */
+typedef struct Watch
+{
+	SlGuardMap *map;
+	uint64		load;			/* of the map, for which the rest is right */
+	int			key_count;
+	AttrNumber	columns[SL_MAX_KEYS];
+	SlCoercion	coercions[SL_MAX_KEYS];
+} Watch;
+
+static void
+refuse_arguments(const TriggerData *data)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("guard of table \"%s\" does not fit the table",
+				   RelationGetRelationName(data->tg_relation)),
+			errhint("shardlet.attach() on the router makes it anew."));
+}
+
+/* Finds the key's columns, and how their values become keys of the map. */
+static void
+prepare_watch(Watch *watch, const TriggerData *data, MemoryContext context)
+{
+	Trigger    *trigger = data->tg_trigger;
+	TupleDesc	descriptor = RelationGetDescr(data->tg_relation);
+	SlGuardMap *map = watch->map;
+
+	watch->key_count = trigger->tgnargs - 1;
+	if (map->is_known && map->key_count != watch->key_count)
+		refuse_arguments(data);
+	for (int i = 0; map->is_known && i < watch->key_count; i++)
+	{
+		int			column = SPI_fnumber(descriptor, trigger->tgargs[i + 1]);
+
+		if (column <= 0)
+			refuse_arguments(data);
+		watch->columns[i] = (AttrNumber) column;
+		sl_coercion_init(&watch->coercions[i], TupleDescAttr(descriptor, column - 1)->atttypid,
+						 &map->key_types[i], "key", context);
+	}
+	watch->load = map->load;
+}
+
+static Watch *
+get_watch(FunctionCallInfo fcinfo, const TriggerData *data)
+{
+	Watch	   *watch = fcinfo->flinfo->fn_extra;
+
+	if (watch == NULL)
+	{
+		if (data->tg_trigger->tgnargs < 1 || data->tg_trigger->tgnargs > SL_MAX_KEYS + 1)
+			refuse_arguments(data);
+		watch = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Watch));
+		watch->map = sl_guard_map_get(data->tg_trigger->tgargs[0]);
+		fcinfo->flinfo->fn_extra = watch;
+	}
+	else if (!watch->map->is_current)
+		sl_guard_map_refresh(watch->map);
+	if (watch->load != watch->map->load)
+		prepare_watch(watch, data, fcinfo->flinfo->fn_mcxt);
+	return watch;
+}
+
+static void
+read_key(Watch *watch, TupleTableSlot *slot, Datum *key)
+{
+	for (int i = 0; i < watch->key_count; i++)
+	{
+		bool		is_null;
+
+		key[i] = slot_getattr(slot, watch->columns[i], &is_null);
+		if (is_null)
+			sl_key_refuse_null();
+		key[i] = sl_coercion_apply(&watch->coercions[i], key[i]);
+	}
+}
+
+static bool
+same_key(const Watch *watch, const Datum *a, const Datum *b)
+{
+	for (int i = 0; i < watch->key_count; i++)
+	{
+		const SlKeyType *type = &watch->map->key_types[i];
+
+		if (!datum_image_eq(a[i], b[i], type->by_value, type->length))
+			return false;
+	}
+	return true;
+}
+
+/* The old row and the new one: both keys have to be this shard's. */
+static void
+check_rows(Watch *watch, const TriggerData *data)
+{
+	Datum		key[SL_MAX_KEYS];
+	Datum		new_key[SL_MAX_KEYS];
+
+	if (!watch->map->is_known)
+	{
+		(void) sl_guard_claim(watch->map, key, true);
+		return;
+	}
+	read_key(watch, data->tg_trigslot, key);
+	(void) sl_guard_claim(watch->map, key, true);
+	if (!TRIGGER_FIRED_BY_UPDATE(data->tg_event))
+		return;
+	read_key(watch, data->tg_newslot, new_key);
+	if (!same_key(watch, key, new_key))
+		(void) sl_guard_claim(watch->map, new_key, true);
+}
+
+/* guard(map, column, ...): the trigger of sharded tables */
+Datum
+shardlet_guard(PG_FUNCTION_ARGS)
+{
+	const TriggerData *data = (const TriggerData *) fcinfo->context;
+	Watch	   *watch;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				errmsg("shardlet.guard() must be called as a trigger"));
+	watch = get_watch(fcinfo, data);
+	if (TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
+		sl_guard_claim_all(watch->map);
+	else if (TRIGGER_FIRED_AFTER(data->tg_event) && TRIGGER_FIRED_FOR_ROW(data->tg_event))
+		check_rows(watch, data);
+	else
+		refuse_arguments(data);
+	return PointerGetDatum(NULL);
+}
+
+/* guard_reference(): the trigger of reference tables, for each statement */
+Datum
+shardlet_guard_reference(PG_FUNCTION_ARGS)
+{
+	const TriggerData *data = (const TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				errmsg("shardlet.guard_reference() must be called as a trigger"));
+	if (!sl_router)
+		ereport(ERROR,
+				errcode(SL_ERR_READ_ONLY),
+				errmsg("table \"%s\" is a reference table",
+					   RelationGetRelationName(data->tg_relation)),
+				errdetail("This is a copy, which changes together with those on all other shards."),
+				errhint("Change the table on the router."));
+	return PointerGetDatum(NULL);
+}
+
+/* assert_owner(map, VARIADIC key) */
+Datum
+shardlet_assert_owner(PG_FUNCTION_ARGS)
+{
+	SlGuardMap *map;
+	SlKeyArgs	args;
+	Datum		key[SL_MAX_KEYS];
+	SlCoercion	coercion;
+	char	   *name;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("map must not be NULL"));
+	name = sl_check_name(PG_GETARG_DATUM(0), "map");
+	sl_key_check_collation(PG_GET_COLLATION());
+	sl_key_args_get(fcinfo, 1, &args);
+	map = sl_guard_map_get(name);
+	if (!map->is_known)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("this shard does not know map \"%s\"", name),
+				errhint("View shardlet.owned lists what this shard owns."));
+	if (args.count != map->key_count)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("key of map \"%s\" has %d columns, not %d", name, map->key_count, args.count));
+	for (int i = 0; i < args.count; i++)
+	{
+		if (args.nulls[i])
+			sl_key_refuse_null();
+		sl_coercion_init(&coercion, args.types[i], &map->key_types[i],
+						 psprintf("key of map \"%s\"", name), CurrentMemoryContext);
+		key[i] = sl_coercion_apply(&coercion, args.values[i]);
+	}
+	PG_RETURN_INT64(sl_guard_claim(map, key, false)->id);
+}
+
+/* guard_hold(map, version) */
+Datum
+shardlet_guard_hold(PG_FUNCTION_ARGS)
+{
+	SlGuardMap *map = sl_guard_map_get(NameStr(*PG_GETARG_NAME(0)));
+	int64		version = PG_GETARG_INT64(1);
+
+	if (!map->is_known)
+		PG_RETURN_VOID();
+	sl_guard_claim_map(map);
+	if (map->is_known && map->version > version)
+		ereport(ERROR,
+				errcode(SL_ERR_NOT_OWNER),
+				errmsg("map \"%s\" has changed", NameStr(map->name)),
+				errdetail_internal("map \"%s\" version %lld: request was for version %lld",
+								   NameStr(map->name), (long long) map->version,
+								   (long long) version));
+	PG_RETURN_VOID();
+}

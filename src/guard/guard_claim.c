@@ -1,0 +1,200 @@
+/*
+ * guard_claim.c
+ *		May this transaction use a key on this shard?
+ *
+ * First the lock, then the question: whoever changes an entry holds the lock
+ * until his change is committed, and the messages that tell of it are sent before
+ * the lock is released.  So after the lock pending messages are taken in, and if
+ * there were some, the map is read again, with a snapshot of now.  What is true
+ * then stays true until the transaction ends.
+ *
+ * A key without an own entry may be on its way here.  So "not mine" is said only
+ * under the lock on the map, for which whoever brings the entry is waited for.
+ */
+#include "postgres.h"
+
+#include "storage/proc.h"
+#include "utils/inval.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "guard/guard.h"
+
+/* Refusals ------------------------------------------------------------------------ */
+
+/* The owner of a key, as far as this shard knows. */
+typedef struct Owner
+{
+	SlGuardMap *map;
+	const Datum *key;
+	int64		version;
+	NameData	name;			/* empty: not known */
+} Owner;
+
+static bool
+match_owner(const SlGuardRow *row, void *context)
+{
+	Owner	   *owner = context;
+
+	if (!row->is_own && row->version >= owner->version &&
+		sl_guard_row_has(owner->map, row, owner->key))
+	{
+		owner->version = row->version;
+		owner->name = row->owner;
+	}
+	return true;
+}
+
+static void
+refuse_key(SlGuardMap *map, const Datum *key)
+{
+	Owner		owner = {.map = map,.key = key};
+	char	   *where;
+
+	if (map->is_known)
+		sl_guard_row_scan(NameStr(map->name), match_owner, &owner);
+	where = NameStr(owner.name)[0] != '\0' ?
+		psprintf("key is on shard \"%s\"", NameStr(owner.name)) :
+		pstrdup("key is not on this shard");
+	ereport(ERROR,
+			errcode(SL_ERR_NOT_OWNER),
+			errmsg("this shard does not own the key"),
+			errdetail_internal("map \"%s\" version %lld: %s", NameStr(map->name),
+							   (long long) map->version, where),
+			errhint("shardlet.locate() on the router tells where a key is."));
+}
+
+static void
+judge(const SlGuardMap *map, const SlGuardEntry *entry, bool writes)
+{
+	if (entry->state == SL_STATE_OFFLINE)
+		ereport(ERROR,
+				errcode(SL_ERR_UNREACHABLE),
+				errmsg("shardlet %lld of map \"%s\" is offline", (long long) entry->id,
+					   NameStr(map->name)));
+	if (writes && entry->state == SL_STATE_READ_ONLY)
+		ereport(ERROR,
+				errcode(SL_ERR_READ_ONLY),
+				errmsg("key of map \"%s\" is read-only", NameStr(map->name)),
+				errdetail("It is in shardlet %lld on this shard.", (long long) entry->id));
+}
+
+/* Claiming ------------------------------------------------------------------------- */
+
+static bool
+is_held(const SlGuardMap *map, const SlGuardEntry *entry)
+{
+	LocalTransactionId mine = sl_local_transaction_id();
+
+	return map->held == mine || (entry != NULL && entry->held == mine);
+}
+
+/*
+ * The key at hand is of the types that the map had before.  A map that was
+ * dropped and made again while we waited can have others.
+ */
+static void
+read_again(SlGuardMap *map)
+{
+	Oid			types[SL_MAX_KEYS];
+	int			count = map->is_known ? map->key_count : 0;
+
+	for (int i = 0; i < count; i++)
+		types[i] = map->key_types[i].type;
+	sl_guard_map_refresh(map);
+	for (int i = 0; i < count; i++)
+	{
+		if (!map->is_known || map->key_count != count || map->key_types[i].type != types[i])
+			ereport(ERROR,
+					errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					errmsg("map \"%s\" was replaced by another one", NameStr(map->name)));
+	}
+}
+
+/* Locks what the key is in, or the map; true if that is still what it was. */
+static bool
+lock_entry(SlGuardMap *map, SlGuardEntry *entry)
+{
+	uint64		load = map->load;
+	bool		has_map = true;
+
+	if (entry != NULL)
+		has_map = sl_guard_lock_shardlet(map->id, entry->id);
+	else
+		sl_guard_lock_map(map->id);
+	AcceptInvalidationMessages();
+	if (!map->is_current)
+		read_again(map);
+	if (map->load != load)
+		return false;
+	if (has_map)
+		map->held = sl_local_transaction_id();
+	else
+		entry->held = sl_local_transaction_id();
+	return true;
+}
+
+/*
+ * Makes sure that a key is this shard's, and stays that until the transaction
+ * ends.  Returns its entry; anything else is an error.  Spread maps have no key.
+ */
+SlGuardEntry *
+sl_guard_claim(SlGuardMap *map, const Datum *key, bool writes)
+{
+	SlGuardEntry *entry;
+
+	do
+	{
+		entry = map->is_known ? sl_guard_map_find(map, key) : NULL;
+	} while (!is_held(map, entry) && !lock_entry(map, entry));
+	if (entry == NULL)
+		refuse_key(map, key);
+	else if (entry->state != SL_STATE_ONLINE)
+		judge(map, entry, writes);
+	return entry;
+}
+
+/* The same for all keys that are this shard's, whatever their states. */
+void
+sl_guard_claim_map(SlGuardMap *map)
+{
+	while (map->held != sl_local_transaction_id() && !lock_entry(map, NULL))
+		;
+}
+
+typedef struct Obstacle
+{
+	bool		found;
+	SlGuardRow	row;
+} Obstacle;
+
+static bool
+find_obstacle(const SlGuardRow *row, void *context)
+{
+	Obstacle   *obstacle = context;
+
+	obstacle->found = row->is_own ? row->state != SL_STATE_ONLINE : row->state == SL_STATE_MOVING;
+	obstacle->row = *row;
+	return !obstacle->found;
+}
+
+/*
+ * TRUNCATE concerns all rows of the map here.  It does not look at rows, so
+ * logical replication could not tell those of one shardlet apart: none may be
+ * moving, from here or to here.
+ */
+void
+sl_guard_claim_all(SlGuardMap *map)
+{
+	Obstacle	obstacle = {0};
+
+	sl_guard_claim_map(map);
+	sl_guard_row_scan(NameStr(map->name), find_obstacle, &obstacle);
+	if (obstacle.found)
+		ereport(ERROR,
+				errcode(SL_ERR_READ_ONLY),
+				errmsg("table cannot be truncated now"),
+				errdetail("Shardlet %lld of map \"%s\" is %s.", (long long) obstacle.row.id,
+						  NameStr(map->name),
+						  obstacle.row.is_own ? sl_state_name(obstacle.row.state) : "being moved to this shard"));
+}
