@@ -89,3 +89,27 @@ AS 'MODULE_PATHNAME', 'shardlet_alter_shardlet';
 COMMENT ON FUNCTION shardlet.alter_shardlet(bigint, text, bool)
 	IS 'changes the state of a shardlet, or whether it is pinned to its shard';
 REVOKE ALL ON FUNCTION shardlet.alter_shardlet(bigint, text, bool) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.split_shardlet(shardlet bigint, at text DEFAULT NULL)
+RETURNS SETOF bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 2
+AS 'MODULE_PATHNAME', 'shardlet_split_shardlet';
+COMMENT ON FUNCTION shardlet.split_shardlet(bigint, text)
+	IS 'cuts a shardlet in two, at a token or key, or in the middle';
+REVOKE ALL ON FUNCTION shardlet.split_shardlet(bigint, text) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.merge_shardlets(a bigint, b bigint)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_merge_shardlets';
+COMMENT ON FUNCTION shardlet.merge_shardlets(bigint, bigint)
+	IS 'makes one shardlet of two neighbours on one shard';
+REVOKE ALL ON FUNCTION shardlet.merge_shardlets(bigint, bigint) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.isolate_key(map name, VARIADIC key "any")
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_isolate_key';
+COMMENT ON FUNCTION shardlet.isolate_key(name, "any")
+	IS 'gives one key of a hash map a shardlet of its own, pinned to its shard';
+REVOKE ALL ON FUNCTION shardlet.isolate_key(name, "any") FROM PUBLIC;
