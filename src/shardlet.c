@@ -43,7 +43,6 @@
 #include "plan/road.h"
 #include "remote/remote.h"
 #include "shard/shard.h"
-#include "shard/shard_map.h"
 #include "stat/stat.h"
 #include "table/reference.h"
 #include "table/table_area.h"
@@ -65,6 +64,7 @@ _PG_init(void)
 	sl_txn_init();
 	sl_fanout_init();
 	sl_shape_init();
+	sl_publish_init();
 	sl_copy_in_init();
 	sl_pipe_init();
 	sl_scan_init();
@@ -73,7 +73,6 @@ _PG_init(void)
 	sl_road_init();
 	sl_planner_init();
 	sl_shard_hook_init();
-	sl_shard_map_init();
 	sl_ddl_init();
 	sl_reference_init();
 	sl_import_init();

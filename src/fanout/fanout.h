@@ -187,6 +187,12 @@ extern SlReply *sl_command_begin_as(List *shards, Oid user, bool writes, int *co
 extern void sl_command_everywhere(SlReply *replies, int count, const char *sql,
 								  int param_count, const char *const *params, bool writes);
 
+/* publish.c: telling shards what they own */
+extern void sl_publish_init(void);
+extern void sl_publish_all_to(SlShard *shard);
+extern void sl_publish_arrival(const SlMap *map, const SlShardletRow *row, SlShard *shard);
+extern void sl_publish_no_arrival(const SlMap *map, int64 shardlet, SlShard *shard);
+
 /* guarding.c */
 extern List *sl_guarding_shards(List *shards);
 extern char *sl_guarding_sql(const char *schema, const char *name, const char *map, List *key);

@@ -79,8 +79,6 @@ get_watch(FunctionCallInfo fcinfo, const TriggerData *data)
 
 	if (watch == NULL)
 	{
-		if (data->tg_trigger->tgnargs < 1 || data->tg_trigger->tgnargs > SL_MAX_KEYS + 1)
-			refuse_arguments(data);
 		watch = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Watch));
 		watch->map = sl_guard_map_get(data->tg_trigger->tgargs[0]);
 		fcinfo->flinfo->fn_extra = watch;
@@ -145,17 +143,17 @@ Datum
 shardlet_guard(PG_FUNCTION_ARGS)
 {
 	const TriggerData *data = (const TriggerData *) fcinfo->context;
-	Watch	   *watch;
 
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR,
 				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				errmsg("shardlet.guard() must be called as a trigger"));
-	watch = get_watch(fcinfo, data);
+	if (data->tg_trigger->tgnargs < 1 || data->tg_trigger->tgnargs > SL_MAX_KEYS + 1)
+		refuse_arguments(data);
 	if (TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
-		sl_guard_claim_all(watch->map);
+		sl_guard_claim_all(sl_guard_map_get(data->tg_trigger->tgargs[0]));
 	else if (TRIGGER_FIRED_AFTER(data->tg_event) && TRIGGER_FIRED_FOR_ROW(data->tg_event))
-		check_rows(watch, data);
+		check_rows(get_watch(fcinfo, data), data);
 	else
 		refuse_arguments(data);
 	return PointerGetDatum(NULL);

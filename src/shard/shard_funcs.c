@@ -27,9 +27,9 @@
 
 #include "base/base.h"
 #include "compat.h"
+#include "fanout/fanout.h"
 #include "map/table.h"
 #include "shard/shard.h"
-#include "shard/shard_map.h"
 
 PG_FUNCTION_INFO_V1(shardlet_add_shard);
 PG_FUNCTION_INFO_V1(shardlet_alter_shard);
@@ -353,7 +353,7 @@ catch_up(const char *name, bool maps_differ)
 	if (shard->state == SL_STATE_OFFLINE)
 		return;
 	if (maps_differ)
-		sl_shard_map_catch_up(shard);
+		sl_publish_all_to(shard);
 	if (sl_shard_catch_up != NULL)
 		sl_shard_catch_up(shard);
 }

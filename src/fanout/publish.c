@@ -1,5 +1,5 @@
 /*
- * shard_map.c
+ * publish.c
  *		Tells shards what they own, in the transaction that changes it.
  *
  * A shard keeps the entries of its own shardlets and of those that left it, for
@@ -25,7 +25,6 @@
 #include "base/base.h"
 #include "base/fault.h"
 #include "fanout/fanout.h"
-#include "shard/shard_map.h"
 
 /* So long a shard waits for transactions that have written to a shardlet. */
 #define WAIT_MS 5000
@@ -429,7 +428,7 @@ publish_drop(const SlMap *map)
  * has locked its maps, so that no change is under way that goes without it.
  */
 void
-sl_shard_map_catch_up(SlShard *shard)
+sl_publish_all_to(SlShard *shard)
 {
 	List	   *ids = sl_map_ids_of_shard(shard->id);
 	Column		names = make_column(list_length(ids));
@@ -469,7 +468,7 @@ read_map(const SlMap *map)
  * refuses TRUNCATE from then on.
  */
 void
-sl_shard_map_announce(const SlMap *map, const SlShardletRow *row, SlShard *shard)
+sl_publish_arrival(const SlMap *map, const SlShardletRow *row, SlShard *shard)
 {
 	SlMapRow	map_row = read_map(map);
 	Letter		letter = {.shard = shard};
@@ -483,7 +482,7 @@ sl_shard_map_announce(const SlMap *map, const SlShardletRow *row, SlShard *shard
 
 /* Takes that back. */
 void
-sl_shard_map_withdraw(const SlMap *map, int64 shardlet, SlShard *shard)
+sl_publish_no_arrival(const SlMap *map, int64 shardlet, SlShard *shard)
 {
 	SlMapRow	map_row = read_map(map);
 	SlShardletRow row = {.id = shardlet};
@@ -496,7 +495,7 @@ sl_shard_map_withdraw(const SlMap *map, int64 shardlet, SlShard *shard)
 }
 
 void
-sl_shard_map_init(void)
+sl_publish_init(void)
 {
 	sl_map_publish = publish;
 	sl_map_publish_drop = publish_drop;
