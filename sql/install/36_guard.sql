@@ -3,6 +3,8 @@
 -- guard_catalog.c knows their columns by number.  Rows are written by the
 -- functions below and by nobody else.
 
+-- "version" is that of the last change that concerned the shard, "copy_version"
+-- that of the map from which it has learned where all other shardlets are.
 CREATE TABLE shardlet.catalog_guard_map (
 	map name NOT NULL,
 	map_id int NOT NULL,
@@ -11,11 +13,13 @@ CREATE TABLE shardlet.catalog_guard_map (
 	via text,
 	version bigint NOT NULL,
 	shard name NOT NULL,
+	copy_version bigint NOT NULL,
 	CONSTRAINT catalog_guard_map_pkey PRIMARY KEY (map)
 );
 
 -- Bounds as in catalog_shardlet.  With an owner it is a shardlet of another
--- shard: it left, or the default of a list must not take its key.
+-- shard: it left, or the default of a list must not take its key, or it is known
+-- from a copy of the map, which serves to name the owner and to rebuild a router.
 CREATE TABLE shardlet.catalog_guard_shardlet (
 	map name NOT NULL,
 	shardlet bigint NOT NULL,
@@ -45,7 +49,7 @@ CREATE FUNCTION shardlet.guard_change(
 	via text,
 	version bigint,
 	shard name,
-	replace bool,
+	mode text,
 	wait_ms int,
 	gone bigint[],
 	shardlets bigint[],
@@ -61,10 +65,10 @@ CREATE FUNCTION shardlet.guard_change(
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_guard_change';
-COMMENT ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, bool, int,
+COMMENT ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, text, int,
 	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[])
 	IS 'on a shard: changes what it knows of a map; the router calls it';
-REVOKE ALL ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, bool, int,
+REVOKE ALL ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, text, int,
 	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[])
 	FROM PUBLIC;
 

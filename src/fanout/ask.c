@@ -274,6 +274,31 @@ set_use(const SlAsk *ask, SlTxnUse *use)
 	use->is_of_writer = ask->statement->writes;
 }
 
+/*
+ * A locked row must not get a copy elsewhere that can be locked, too.  Rows that
+ * are written are guarded by the shards themselves.  The version is read before
+ * the shards are chosen by it.
+ */
+static void
+hold_map(const SlAsk *ask, SlTxnUse *use)
+{
+	ListCell   *cell;
+
+	if ((ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) == 0 ||
+		ask->node->state->es_plannedstmt->commandType != CMD_SELECT)
+		return;
+	foreach(cell, ask->programs)
+	{
+		SlTable    *table = sl_table_get((Oid) intVal(linitial(lfirst(cell))));
+
+		if (table->kind != SL_TABLE_SHARDED)
+			continue;
+		use->held_map = table->map;
+		use->held_version = sl_map_get(table->map)->version;
+		return;
+	}
+}
+
 /* Makes room for what each shard does. */
 static void
 keep_stats(SlAsk *ask, SlFanoutSpec *spec)
@@ -308,6 +333,7 @@ sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
 	sl_ask_collect(ask);
 	MemoryContextReset(ask->context);
 	old_context = MemoryContextSwitchTo(ask->context);
+	hold_map(ask, &spec->use);
 	spec->shards = sl_ask_shards(ask);
 	sl_cross_shard_check(ask, spec->shards);
 	spec->skip_failures = may_skip(ask);

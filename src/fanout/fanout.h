@@ -190,6 +190,7 @@ extern void sl_command_everywhere(SlReply *replies, int count, const char *sql,
 /* publish.c: telling shards what they own */
 extern void sl_publish_init(void);
 extern void sl_publish_all_to(SlShard *shard);
+extern void sl_publish_copies(void);
 extern void sl_publish_arrival(const SlMap *map, const SlShardletRow *row, SlShard *shard);
 extern void sl_publish_no_arrival(const SlMap *map, int64 shardlet, SlShard *shard);
 

@@ -12,19 +12,28 @@
  *
  * The default of a list owns what no entry names; so its shard has to know the
  * entries of all others, too.
+ *
+ * After the fact the worker sends a copy of the whole map to each of its shards:
+ * nothing is decided by it, but the guard can name the owner of a key, and a lost
+ * router can be rebuilt.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/memutils.h"
 
 #include "base/base.h"
 #include "base/fault.h"
 #include "fanout/fanout.h"
+
+/* Copies of larger maps are not sent around. */
+#define MAX_COPIED 20000
 
 /* So long a shard waits for transactions that have written to a shardlet. */
 #define WAIT_MS 5000
@@ -45,6 +54,8 @@ typedef struct Letter
 	List	   *gone;			/* of const SlShardletRow */
 	List	   *entries;		/* of Entry */
 } Letter;
+
+#define CHANGE_PARAMS 20
 
 static const char change_sql[] =
 "SELECT shardlet.guard_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,"
@@ -329,10 +340,10 @@ run_on(SlShard *shard, const char *sql, int param_count, const char *const *para
 	SetUserIdAndSecContext(user, context);
 }
 
+/* Writes the parameters of guard_change(). */
 static void
-send_letter(const SlMapRow *map, const Letter *letter)
+write_letter(const SlMapRow *map, const Letter *letter, const char **params)
 {
-	const char *params[20];
 	int			wait_ms = LockTimeout > 0 ? Min(LockTimeout, WAIT_MS) : WAIT_MS;
 
 	params[0] = NameStr(map->name);
@@ -342,10 +353,18 @@ send_letter(const SlMapRow *map, const Letter *letter)
 	params[4] = map->via;
 	params[5] = psprintf("%lld", (long long) map->version);
 	params[6] = NameStr(letter->shard->name);
-	params[7] = letter->replaces ? "t" : "f";
+	params[7] = letter->replaces ? "replace" : "change";
 	params[8] = psprintf("%d", wait_ms);
 	params[9] = gone_text(letter);
 	write_entries(letter, &params[10]);
+}
+
+static void
+send_letter(const SlMapRow *map, const Letter *letter)
+{
+	const char *params[CHANGE_PARAMS];
+
+	write_letter(map, letter, params);
 	run_on(letter->shard, change_sql, lengthof(params), params);
 }
 
@@ -361,6 +380,97 @@ can_be_told(SlShard *shard, int32 map_id)
 	return false;
 }
 
+/* Copies ------------------------------------------------------------------------------ */
+
+/* Shards whose copies of maps are old when this transaction has committed. */
+static List *outdated = NIL;
+
+static void
+note_change(int32 map_id)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+
+	outdated = list_union_int(outdated, sl_map_shard_ids(map_id));
+	MemoryContextSwitchTo(old_context);
+}
+
+static void
+at_transaction_end(XactEvent event, void *arg)
+{
+	ListCell   *cell;
+
+	if (event == XACT_EVENT_COMMIT)
+	{
+		foreach(cell, outdated)
+			sl_stat_flag(sl_stat_shard(lfirst_int(cell)), SL_SHARD_MAPS);
+		if (outdated != NIL)
+			sl_stat_wake_launcher();
+	}
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		outdated = NIL;
+}
+
+/* Sends all of a map, so that the shard can name owners. */
+static void
+send_copy(SlReply *reply, const SlMapRow *map)
+{
+	Letter		letter = {.shard = reply->shard};
+	const char *params[CHANGE_PARAMS];
+
+	tell_all(&letter, map->id, true);
+	if (list_length(letter.entries) > MAX_COPIED)
+		return;
+	write_letter(map, &letter, params);
+	params[7] = "copy";
+	sl_command_run(reply, 1, change_sql, lengthof(params), params, NULL);
+}
+
+/* Brings the copies of one shard up to date; true if that went well. */
+static bool
+send_copies(SlReply *reply)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_map_ids_of_shard(reply->shard->id))
+	{
+		SlMapRow	map;
+
+		if (reply->failure == NULL && sl_map_row_read_id(lfirst_int(cell), &map))
+			send_copy(reply, &map);
+	}
+	return reply->failure == NULL;
+}
+
+/*
+ * Called by the worker, some time after maps have changed.  What fails is tried
+ * again with the next pass.
+ */
+void
+sl_publish_copies(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_shard_all())
+	{
+		SlShard    *shard = lfirst(cell);
+		SlShardSlot *slot = sl_stat_shard(shard->id);
+		uint32		changes = pg_atomic_read_u32(&slot->changes);
+		SlReply    *reply;
+		int			count;
+
+		if (!sl_stat_has_flag(slot, SL_SHARD_MAPS))
+			continue;
+		reply = sl_broadcast_make(list_make1(shard), false, &count);
+		if (count > 0 && !shard->bare)
+		{
+			sl_command_open(reply, count);
+			if (!send_copies(reply))
+				continue;
+		}
+		(void) sl_stat_unflag(slot, SL_SHARD_MAPS, changes);
+	}
+}
+
 /* Changes of maps ------------------------------------------------------------------- */
 
 static bool
@@ -370,6 +480,15 @@ is_new_default(const SlShardletChange *change)
 		change->old_shard_id != change->row.shard_id;
 }
 
+/* A shard is new in the map: it gets to know all of it, unless that is much. */
+static void
+introduce(Letter *letter, const SlMapRow *map)
+{
+	tell_all(letter, map->id, true);
+	if (list_length(letter->entries) > MAX_COPIED)
+		tell_all(letter, map->id, false);
+}
+
 static List *
 write_letters(const SlMapRow *map, const SlMapChange *change)
 {
@@ -377,10 +496,10 @@ write_letters(const SlMapRow *map, const SlMapChange *change)
 	List	   *letters = NIL;
 	ListCell   *cell;
 
-	foreach(cell, change->joined)
-		letter_to(&letters, lfirst_int(cell))->replaces = true;
 	foreach(cell, change->shardlets)
 		add_change(&letters, lfirst(cell), default_id);
+	foreach(cell, change->joined)
+		introduce(letter_to(&letters, lfirst_int(cell)), map);
 	foreach(cell, change->shardlets)
 	{
 		const SlShardletChange *shardlet = lfirst(cell);
@@ -403,6 +522,7 @@ publish(const SlMapRow *map, const SlMapChange *change)
 		if (letter->shard->id != change->dropped_id && can_be_told(letter->shard, map->id))
 			send_letter(map, letter);
 	}
+	note_change(map->id);
 	sl_fault("map_published");
 }
 
@@ -499,4 +619,5 @@ sl_publish_init(void)
 {
 	sl_map_publish = publish;
 	sl_map_publish_drop = publish_drop;
+	RegisterXactCallback(at_transaction_end, NULL);
 }

@@ -50,6 +50,7 @@ typedef struct SlGuardMapRow
 	char	   *via;			/* or NULL */
 	int64		version;
 	NameData	shard;			/* what the router calls this one */
+	int64		copy_version;	/* what it knows of others is from */
 } SlGuardMapRow;
 
 typedef struct SlGuardRow
@@ -120,7 +121,7 @@ typedef struct SlGuardMap
 	int32		id;
 	SlMapKind	kind;
 	int64		version;
-	NameData	shard;
+	int64		copy_version;
 	int			key_count;
 	SlKeyType  *key_types;
 	SlVia	   *via;			/* NULL: the key itself is looked up */

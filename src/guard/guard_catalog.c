@@ -27,7 +27,8 @@
 enum
 {
 	MAP_NAME = 1, MAP_ID, MAP_KIND, MAP_KEY_TYPES, MAP_VIA, MAP_VERSION, MAP_SHARD,
-	MAP_COLUMNS = MAP_SHARD
+	MAP_COPY_VERSION,
+	MAP_COLUMNS = MAP_COPY_VERSION
 };
 
 enum
@@ -71,6 +72,7 @@ read_map_row(HeapTuple tuple, TupleDesc descriptor, SlGuardMapRow *row)
 	row->via = nulls[MAP_VIA - 1] ? NULL : TextDatumGetCString(values[MAP_VIA - 1]);
 	row->version = DatumGetInt64(values[MAP_VERSION - 1]);
 	row->shard = *DatumGetName(values[MAP_SHARD - 1]);
+	row->copy_version = DatumGetInt64(values[MAP_COPY_VERSION - 1]);
 }
 
 static HeapTuple
@@ -92,6 +94,7 @@ form_map(Relation relation, const SlGuardMapRow *row)
 	values[MAP_VIA - 1] = row->via ? CStringGetTextDatum(row->via) : (Datum) 0;
 	values[MAP_VERSION - 1] = Int64GetDatum(row->version);
 	values[MAP_SHARD - 1] = NameGetDatum(&row->shard);
+	values[MAP_COPY_VERSION - 1] = Int64GetDatum(row->copy_version);
 	return heap_form_tuple(RelationGetDescr(relation), values, nulls);
 }
 

@@ -31,7 +31,7 @@ PG_FUNCTION_INFO_V1(shardlet_guard_lock);
 enum
 {
 	ARG_MAP, ARG_MAP_ID, ARG_KIND, ARG_KEY_TYPES, ARG_VIA, ARG_VERSION, ARG_SHARD,
-	ARG_REPLACE, ARG_WAIT_MS, ARG_GONE, ARG_SHARDLETS, ARG_LOW_TOKENS, ARG_HIGH_TOKENS,
+	ARG_MODE, ARG_WAIT_MS, ARG_GONE, ARG_SHARDLETS, ARG_LOW_TOKENS, ARG_HIGH_TOKENS,
 	ARG_LOWS, ARG_HIGHS, ARG_DEFAULTS, ARG_STATES, ARG_PINS, ARG_VERSIONS, ARG_OWNERS
 };
 
@@ -97,7 +97,7 @@ static void
 get_map(FunctionCallInfo fcinfo, SlGuardMapRow *row)
 {
 	static const int wanted[] = {ARG_MAP, ARG_MAP_ID, ARG_KIND, ARG_VERSION, ARG_SHARD,
-		ARG_REPLACE, ARG_WAIT_MS,
+		ARG_MODE, ARG_WAIT_MS,
 	};
 	Column		types = get_column(fcinfo, ARG_KEY_TYPES, OIDOID, sizeof(Oid), true, TYPALIGN_INT);
 
@@ -262,6 +262,7 @@ typedef struct Replacement
 {
 	int64	   *ids;			/* sorted */
 	int			count;
+	bool		only_others;	/* own ones stay in any case */
 	List	   *gone;			/* of int64 * */
 } Replacement;
 
@@ -280,7 +281,8 @@ collect_gone(const SlGuardRow *row, void *context)
 	Replacement *replacement = context;
 	int64	   *id;
 
-	if (bsearch(&row->id, replacement->ids, replacement->count, sizeof(int64), compare_ids) != NULL)
+	if ((replacement->only_others && row->is_own) ||
+		bsearch(&row->id, replacement->ids, replacement->count, sizeof(int64), compare_ids) != NULL)
 		return true;
 	id = palloc(sizeof(int64));
 	*id = row->id;
@@ -288,43 +290,111 @@ collect_gone(const SlGuardRow *row, void *context)
 	return true;
 }
 
-static void
-delete_others(const SlGuardMapRow *map, const SlGuardRow *rows, int count, int wait_ms)
+/* Finds the rows whose ids are not among these. */
+static List *
+find_gone(const SlGuardMapRow *map, const SlGuardRow *rows, int count, bool only_others)
 {
-	Replacement replacement = {.count = count};
-	ListCell   *cell;
+	Replacement replacement = {.count = count,.only_others = only_others};
 
 	replacement.ids = palloc(sizeof(int64) * Max(count, 1));
 	for (int i = 0; i < count; i++)
 		replacement.ids[i] = rows[i].id;
 	qsort(replacement.ids, count, sizeof(int64), compare_ids);
 	sl_guard_row_scan(NameStr(map->name), collect_gone, &replacement);
-	foreach(cell, replacement.gone)
+	return replacement.gone;
+}
+
+static void
+delete_others(const SlGuardMapRow *map, const SlGuardRow *rows, int count, int wait_ms)
+{
+	ListCell   *cell;
+
+	foreach(cell, find_gone(map, rows, count, false))
 		delete_row(map, *(int64 *) lfirst(cell), wait_ms);
 }
 
-/* guard_change(map, map_id, kind, key_types, via, version, shard, ...) */
+/* Those that are not this shard's, and not in the map any more. */
+static void
+delete_strangers(const SlGuardMapRow *map, const SlGuardRow *rows, int count)
+{
+	ListCell   *cell;
+
+	foreach(cell, find_gone(map, rows, count, true))
+		delete_row(map, *(int64 *) lfirst(cell), 0);
+}
+
+/* What a router wants. */
+static void
+change(FunctionCallInfo fcinfo, SlGuardMapRow *map, SlGuardRow *rows, int count, bool replaces)
+{
+	int			wait_ms = PG_GETARG_INT32(ARG_WAIT_MS);
+	Column		gone = get_int8s(fcinfo, ARG_GONE);
+	SlGuardMapRow known;
+
+	if (!replaces && sl_guard_map_row_read(NameStr(map->name), &known))
+		map->copy_version = known.copy_version;
+	for (int i = 0; i < gone.count; i++)
+		delete_row(map, gone.nulls[i] ? 0 : DatumGetInt64(gone.values[i]), wait_ms);
+	if (replaces)
+		delete_others(map, rows, count, wait_ms);
+	write_rows(map, rows, count, wait_ms);
+	sl_guard_lock_for_change(map->id, wait_ms);
+	sl_guard_map_row_write(map);
+}
+
+/*
+ * A copy of the whole map came after the fact: where shardlets are that are not
+ * here.  It never touches what is the shard's own, and is left alone if the shard
+ * knows something newer.
+ */
+static void
+learn(SlGuardMapRow *map, SlGuardRow *rows, int count)
+{
+	SlGuardMapRow known;
+	int64		version = map->version;
+	int			new_count = 0;
+
+	sl_guard_lock_map(map->id);
+	if (!sl_guard_map_row_read(NameStr(map->name), &known) || known.id != map->id ||
+		known.version > version || known.copy_version >= version)
+		return;
+	delete_strangers(map, rows, count);
+	for (int i = 0; i < count; i++)
+	{
+		SlGuardRow	old;
+
+		if (rows[i].is_own)
+			continue;
+		if (!sl_guard_row_read(NameStr(map->name), rows[i].id, &old))
+			rows[new_count++] = rows[i];
+		else if (!old.is_own && old.state != SL_STATE_MOVING && !is_same(&rows[i], &old))
+		{
+			rows[i].tid = old.tid;
+			sl_guard_row_update(&rows[i]);
+		}
+	}
+	sl_guard_row_insert(rows, new_count);
+	known.copy_version = version;
+	sl_guard_map_row_write(&known);
+}
+
+/* guard_change(map, map_id, kind, key_types, via, version, shard, mode, ...) */
 Datum
 shardlet_guard_change(PG_FUNCTION_ARGS)
 {
 	SlGuardMapRow map;
 	SlGuardRow *rows;
-	Column		gone;
+	char	   *mode;
 	int			count;
-	int			wait_ms;
 
 	sl_check_writable("shardlet.guard_change()");
 	get_map(fcinfo, &map);
-	wait_ms = PG_GETARG_INT32(ARG_WAIT_MS);
+	mode = text_to_cstring(PG_GETARG_TEXT_PP(ARG_MODE));
 	rows = get_rows(fcinfo, &map, &count);
-	gone = get_int8s(fcinfo, ARG_GONE);
-	for (int i = 0; i < gone.count; i++)
-		delete_row(&map, gone.nulls[i] ? 0 : DatumGetInt64(gone.values[i]), wait_ms);
-	if (PG_GETARG_BOOL(ARG_REPLACE))
-		delete_others(&map, rows, count, wait_ms);
-	write_rows(&map, rows, count, wait_ms);
-	sl_guard_lock_for_change(map.id, wait_ms);
-	sl_guard_map_row_write(&map);
+	if (strcmp(mode, "copy") == 0)
+		learn(&map, rows, count);
+	else
+		change(fcinfo, &map, rows, count, strcmp(mode, "replace") == 0);
 	PG_RETURN_VOID();
 }
 

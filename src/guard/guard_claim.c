@@ -60,7 +60,7 @@ refuse_key(SlGuardMap *map, const Datum *key)
 			errcode(SL_ERR_NOT_OWNER),
 			errmsg("this shard does not own the key"),
 			errdetail_internal("map \"%s\" version %lld: %s", NameStr(map->name),
-							   (long long) map->version, where),
+							   (long long) Max(map->version, map->copy_version), where),
 			errhint("shardlet.locate() on the router tells where a key is."));
 }
 

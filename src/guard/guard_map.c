@@ -66,7 +66,7 @@ load_header(SlGuardMap *map, const SlGuardMapRow *row)
 	map->id = row->id;
 	map->kind = row->kind;
 	map->version = row->version;
-	map->shard = row->shard;
+	map->copy_version = row->copy_version;
 	map->key_count = map->value_count = row->key_count;
 	map->key_types = map->value_types = palloc0(sizeof(SlKeyType) * Max(row->key_count, 1));
 	for (int i = 0; i < row->key_count; i++)

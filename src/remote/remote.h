@@ -175,6 +175,7 @@ typedef struct SlConnTxn
 	bool		is_ending;		/* COMMIT is on its way with the statement */
 	bool		has_asked_xid;
 	char		xid[24];		/* of the shard; empty: not known */
+	char		held_map[NAMEDATALEN];	/* whose keys stay there; empty: none */
 	char	   *gid;			/* when it is or may be prepared */
 } SlConnTxn;
 

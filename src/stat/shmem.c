@@ -10,6 +10,7 @@
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/memutils.h"
@@ -27,6 +28,7 @@ typedef struct Shared
 	int			conn_used;		/* slots beyond were never used */
 	int			shard_used;
 	SlShardSlot shards[MAX_SHARD_SLOTS];
+	Latch	   *launcher;		/* of the launcher's process, or NULL */
 	SlConnSlot	conns[FLEXIBLE_ARRAY_MEMBER];
 } Shared;
 
@@ -166,7 +168,7 @@ static void
 make_shard(SlShardSlot *slot, int32 shard_id)
 {
 	slot->shard_id = shard_id;
-	pg_atomic_init_u32(&slot->flags, SL_SHARD_FENCED | SL_SHARD_DIRTY);
+	pg_atomic_init_u32(&slot->flags, SL_SHARD_FENCED | SL_SHARD_DIRTY | SL_SHARD_MAPS);
 	pg_atomic_init_u32(&slot->changes, 0);
 	slot->database = MyDatabaseId;
 }
@@ -254,6 +256,28 @@ sl_stat_unflag(SlShardSlot *slot, uint32 flags, uint32 changes)
 	return false;
 }
 
+/* The launcher has started; this is how it is woken. */
+void
+sl_stat_set_launcher(Latch *latch)
+{
+	if (shared != NULL)
+		shared->launcher = latch;
+}
+
+/* There is something to do that should not wait for its turn. */
+void
+sl_stat_wake_launcher(void)
+{
+	if (shared != NULL && shared->launcher != NULL)
+		SetLatch(shared->launcher);
+}
+
+bool
+sl_stat_has_flag(SlShardSlot *slot, uint32 flag)
+{
+	return (pg_atomic_read_u32(&slot->flags) & flag) != 0;
+}
+
 /* Returns the databases that have a shard to look at. */
 int
 sl_stat_dirty_databases(Oid **databases)
@@ -269,7 +293,7 @@ sl_stat_dirty_databases(Oid **databases)
 
 		for (int j = 0; j < count && !known; j++)
 			known = (*databases)[j] == slot->database;
-		if (!known && (pg_atomic_read_u32(&slot->flags) & SL_SHARD_DIRTY) != 0)
+		if (!known && (pg_atomic_read_u32(&slot->flags) & (SL_SHARD_DIRTY | SL_SHARD_MAPS)) != 0)
 			(*databases)[count++] = slot->database;
 	}
 	LWLockRelease(shared->lock);

@@ -11,6 +11,7 @@
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "storage/latch.h"
 
 /* One connection to a shard.  Its session writes it without a lock. */
 typedef struct SlConnSlot
@@ -29,11 +30,12 @@ typedef struct SlConnSlot
 } SlConnSlot;
 
 /*
- * What is known of a shard's prepared transactions.  A new slot has both
- * flags: nobody has looked since the server started.
+ * What is known of a shard's prepared transactions, and its maps.  A new slot
+ * has all flags: nobody has looked since the server started.
  */
 #define SL_SHARD_FENCED		1	/* a committed one may be unfinished there */
 #define SL_SHARD_DIRTY		2	/* some may be left over: look again */
+#define SL_SHARD_MAPS		4	/* its copies of maps may be old */
 
 typedef struct SlShardSlot
 {
@@ -52,6 +54,9 @@ extern int	sl_stat_conns(SlConnSlot **copies);
 extern SlShardSlot *sl_stat_shard(int32 shard_id);
 extern void sl_stat_flag(SlShardSlot *slot, uint32 flags);
 extern bool sl_stat_unflag(SlShardSlot *slot, uint32 flags, uint32 changes);
+extern void sl_stat_set_launcher(Latch *latch);
+extern void sl_stat_wake_launcher(void);
+extern bool sl_stat_has_flag(SlShardSlot *slot, uint32 flag);
 extern int	sl_stat_dirty_databases(Oid **databases);
 extern void sl_stat_forget_database(Oid database);
 

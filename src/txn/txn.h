@@ -22,6 +22,9 @@ typedef struct SlTxnUse
 	bool		ends;			/* commits with the statement */
 	uint64		statement;		/* whose reads must agree; 0: need not */
 	bool		is_of_writer;	/* that statement writes, too */
+	const char *held_map;		/* no key of which may leave the shard; NULL:
+								 * none */
+	int64		held_version;	/* of the map that the shard was found by */
 } SlTxnUse;
 
 /* Has the shard's transaction written? */

@@ -261,6 +261,25 @@ share_snapshot(SlConn *conn, const SlTxnUse *use)
 	sl_flight_prelude(conn, "SELECT shardlet.use_snapshot($1)", 1, params);
 }
 
+/*
+ * Locks of rows must stay good until the end: the shard keeps the keys of the
+ * map, and fails if some have left since the map that we know.  It holds them
+ * whatever becomes of savepoints.
+ */
+static void
+hold_map(SlConn *conn, const SlTxnUse *use)
+{
+	char		version[32];
+	const char *params[] = {use->held_map, version};
+
+	if (use->held_map == NULL || conn->is_bare ||
+		strcmp(conn->txn.held_map, use->held_map) == 0)
+		return;
+	snprintf(version, sizeof(version), "%lld", (long long) use->held_version);
+	sl_flight_prelude(conn, "SELECT shardlet.guard_hold($1, $2)", lengthof(params), params);
+	strlcpy(conn->txn.held_map, use->held_map, sizeof(conn->txn.held_map));
+}
+
 /* All snapshots of the transaction were taken at one time: is this one there? */
 static void
 check_snapshot(const SlConn *conn)
@@ -300,6 +319,7 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 		note_write(conn);
 	if (use->writes && !use->ends && !conn->txn.has_asked_xid)
 		sl_flight_xid(conn);
+	hold_map(conn, use);
 	if (use->takes_snapshot)
 	{
 		share_snapshot(conn, use);
@@ -326,6 +346,7 @@ undo_part(SlConn *conn)
 	sl_flight_prelude(conn, "ROLLBACK TO SAVEPOINT " PART_NAME, 0, NULL);
 	sl_flight_prelude(conn, "RELEASE SAVEPOINT " PART_NAME, 0, NULL);
 	sl_flight_sync(conn);
+	conn->txn.held_map[0] = '\0';
 	if (conn->txn.has_settings)
 		conn->has_settings = false;
 }

@@ -29,6 +29,7 @@
 
 #include "base/base.h"
 #include "compat.h"
+#include "fanout/fanout.h"
 #include "map/map.h"
 #include "stat/stat.h"
 #include "txn/txn.h"
@@ -38,6 +39,7 @@ PGDLLEXPORT void shardlet_launcher_main(Datum arg);
 PGDLLEXPORT void shardlet_recovery_main(Datum arg);
 
 #define RESTART_SECONDS 5
+#define GATHER_MS 100
 
 /* The launcher ---------------------------------------------------------------- */
 
@@ -155,13 +157,19 @@ shardlet_launcher_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	context = AllocSetContextCreate(TopMemoryContext, "shardlet launcher", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
+	sl_stat_set_launcher(MyLatch);
 	look_at_databases(all_databases());
 	for (;;)
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 sl_recovery_interval, PG_WAIT_EXTENSION);
+		int			events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+									   sl_recovery_interval, PG_WAIT_EXTENSION);
+
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
+
+		/* Changes of maps tend to come in numbers. */
+		if ((events & WL_LATCH_SET) != 0)
+			pg_usleep(GATHER_MS * 1000L);
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
@@ -185,6 +193,7 @@ recover_database(Oid database)
 		return;
 	}
 	sl_recover_all(&finished);
+	sl_publish_copies();
 	if (finished > 0)
 		ereport(LOG,
 				errmsg("finished %d prepared transactions on shards", finished));
