@@ -22,6 +22,8 @@ extern int	sl_silence_timeout;
 extern int	sl_max_parallel_shards;
 extern int	sl_recovery_interval;
 extern int	sl_deadlock_timeout;
+extern int	sl_move_rate;
+extern int	sl_move_wait_timeout;
 extern bool sl_carry_ddl;
 extern bool sl_consistent_reads;
 extern bool sl_partial_results;
@@ -63,9 +65,15 @@ typedef enum SlCatalog
 	SL_GUARD_TABLE,
 	SL_GUARD_ID_INDEX,
 	SL_GUARD_TOKEN_INDEX,
+	SL_STRAY_TABLE,
+	SL_STRAY_INDEX,
+	SL_MOVE_TABLE,
+	SL_MOVE_ID_INDEX,
+	SL_MOVE_SHARDLET_INDEX,
 	SL_MAP_SEQUENCE,
 	SL_SHARD_SEQUENCE,
 	SL_SHARDLET_SEQUENCE,
+	SL_MOVE_SEQUENCE,
 	SL_ID_SEQUENCE
 } SlCatalog;
 

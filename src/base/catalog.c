@@ -39,9 +39,15 @@ static const char *const object_names[SL_CATALOG_COUNT] = {
 	[SL_GUARD_TABLE] = "catalog_guard_shardlet",
 	[SL_GUARD_ID_INDEX] = "catalog_guard_shardlet_pkey",
 	[SL_GUARD_TOKEN_INDEX] = "catalog_guard_shardlet_token",
+	[SL_STRAY_TABLE] = "catalog_stray",
+	[SL_STRAY_INDEX] = "catalog_stray_pkey",
+	[SL_MOVE_TABLE] = "catalog_move",
+	[SL_MOVE_ID_INDEX] = "catalog_move_pkey",
+	[SL_MOVE_SHARDLET_INDEX] = "catalog_move_shardlet",
 	[SL_MAP_SEQUENCE] = "map_id_seq",
 	[SL_SHARD_SEQUENCE] = "shard_id_seq",
 	[SL_SHARDLET_SEQUENCE] = "shardlet_id_seq",
+	[SL_MOVE_SEQUENCE] = "move_id_seq",
 	[SL_ID_SEQUENCE] = "next_id_seq",
 };
 

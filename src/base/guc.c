@@ -23,6 +23,8 @@ int			sl_silence_timeout;
 int			sl_max_parallel_shards;
 int			sl_recovery_interval;
 int			sl_deadlock_timeout;
+int			sl_move_rate;
+int			sl_move_wait_timeout;
 bool		sl_carry_ddl;
 bool		sl_consistent_reads;
 bool		sl_partial_results;
@@ -89,6 +91,16 @@ static const IntSetting int_settings[] = {
 		"shardlet.max_parallel_shards",
 		"Largest number of shards that one statement works on at a time.",
 		&sl_max_parallel_shards, 64, 1, 65536, PGC_USERSET, 0
+	},
+	{
+		"shardlet.move_rate",
+		"Largest number of bytes that one move copies in a second; 0 is no limit.",
+		&sl_move_rate, 0, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_KB
+	},
+	{
+		"shardlet.move_wait_timeout",
+		"Longest time that a move waits for transactions that are older than one of its steps; 0 is no limit.",
+		&sl_move_wait_timeout, 0, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS
 	},
 	{
 		"shardlet.recovery_interval",

@@ -379,6 +379,8 @@ check_all(const Running *running)
 {
 	for (int i = 0; i < running->map->shardlet_count; i++)
 		check_shardlet(running, &running->map->shardlets[i]);
+	if (running->map->kind == SL_KIND_LIST && running->writes)
+		sl_stray_check_writable(running->map);
 }
 
 /*

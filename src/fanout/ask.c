@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 
 #include "base/base.h"
+#include "deparse/owned.h"
 #include "deparse/prune.h"
 #include "fanout/ask.h"
 
@@ -158,6 +159,43 @@ sl_ask_shards(const SlAsk *ask)
 	if (list_length(result) > 1 && (ask->flags & SL_ASK_SINGLE) != 0)
 		elog(ERROR, "rows that were planned to be on one shard are on %d", list_length(result));
 	return result;
+}
+
+/*
+ * A statement that has asked shards already, and finds that rows were moved
+ * meanwhile, might not see them where they are now.
+ */
+static void
+check_not_moved(const SlAsk *ask)
+{
+	Snapshot	snapshot = ask->node->state->es_snapshot;
+
+	if (ask->statement->has_begun && snapshot != NULL && sl_owned_is_newer(ask->owned, snapshot))
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				errmsg("could not serialize access because rows were moved to another shard"),
+				errdetail("A shardlet has moved since the statement began."),
+				errhint("Retry the transaction."));
+}
+
+/*
+ * The shards to ask, and the statement for them.  Both are of one state of the
+ * map.
+ */
+List *
+sl_ask_route(const SlAsk *ask, const char **sql)
+{
+	List	   *shards;
+	uint64		stamp;
+
+	do
+	{
+		stamp = sl_owned_stamp(ask->owned);
+		shards = sl_ask_shards(ask);
+		*sql = sl_owned_apply(ask->sql, ask->owned);
+		check_not_moved(ask);
+	} while (sl_owned_stamp(ask->owned) != stamp);
+	return shards;
 }
 
 /* Limits ---------------------------------------------------------------------------- */
@@ -329,12 +367,13 @@ void
 sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
 {
 	MemoryContext old_context;
+	const char *sql;
 
 	sl_ask_collect(ask);
 	MemoryContextReset(ask->context);
 	old_context = MemoryContextSwitchTo(ask->context);
 	hold_map(ask, &spec->use);
-	spec->shards = sl_ask_shards(ask);
+	spec->shards = sl_ask_route(ask, &sql);
 	sl_cross_shard_check(ask, spec->shards);
 	spec->skip_failures = may_skip(ask);
 	if (!ask->statement->has_begun)
@@ -342,7 +381,7 @@ sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
 	ask->statement->has_begun = true;
 	sl_call_check_states(&spec->shards, (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) != 0,
 						 spec->skip_failures);
-	spec->sql = (ask->flags & SL_ASK_LOCKS) != 0 ? psprintf("%s%s", ask->sql, ask->lock) : ask->sql;
+	spec->sql = (ask->flags & SL_ASK_LOCKS) != 0 ? psprintf("%s%s", sql, ask->lock) : sql;
 	evaluate_params(ask, &spec->params);
 	spec->own_param_count = spec->params.count;
 	spec->is_typed = true;

@@ -30,6 +30,8 @@ typedef struct SlAsk
 	/* from the plan */
 	const char *sql;
 	const char *lock;			/* what comes behind it if rows are locked */
+	List	   *owned;			/* where conditions may be put into it: see
+								 * deparse/owned.c */
 	const char *relations;		/* for EXPLAIN */
 	int			flags;
 	int			param_count;
@@ -61,6 +63,7 @@ typedef struct SlAsk
 extern void sl_ask_open(SlAsk *ask, PlanState *node, List *expressions, List *sort);
 extern void sl_ask_settle(SlAsk *ask, Oid user);
 extern List *sl_ask_shards(const SlAsk *ask);
+extern List *sl_ask_route(const SlAsk *ask, const char **sql);
 extern void sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec);
 extern void sl_ask_end(SlAsk *ask);
 extern void sl_ask_count(SlAsk *ask);

@@ -8,6 +8,7 @@
 #include "utils/lsyscache.h"
 
 #include "compat.h"
+#include "deparse/owned.h"
 #include "fanout/ask.h"
 #include "map/table.h"
 
@@ -99,7 +100,7 @@ sl_ask_explain(SlAsk *ask, ExplainState *es)
 	sl_ask_collect(ask);
 	show_shards_of(ask, es);
 	if (es->verbose)
-		ExplainPropertyText("Remote SQL", psprintf("%s%s", ask->sql, ask->lock), es);
+		ExplainPropertyText("Remote SQL", psprintf("%s%s", sl_owned_apply(ask->sql, ask->owned), ask->lock), es);
 	show_limit(ask, ask->limit_place, "Limit", es);
 	if (es->analyze)
 		show_work(ask, es);

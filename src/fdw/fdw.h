@@ -10,6 +10,7 @@
 #include "parser/parsetree.h"
 #include "nodes/pathnodes.h"
 
+#include "deparse/owned.h"
 #include "deparse/prune.h"
 #include "fanout/ask.h"
 
@@ -65,7 +66,8 @@ enum
 								 * collation, nulls first) */
 	SL_SCAN_LIMIT,				/* IntList: places in fdw_exprs, or -1 */
 	SL_SCAN_RELATIONS,			/* String, for EXPLAIN */
-	SL_SCAN_LOCK				/* String: FOR UPDATE ..., or empty */
+	SL_SCAN_LOCK,				/* String: FOR UPDATE ..., or empty */
+	SL_SCAN_OWNED				/* List: see sl_owned_place(), or NIL */
 };
 
 /* SL_ASK_..., and these. */

@@ -145,12 +145,13 @@ write_returning(SlDeparse *deparse, Index index, List *columns)
 /* Writes the statement, and puts it into the scan. */
 static void
 make_direct(SlShip *ship, ForeignScan *scan, ModifyTable *plan, Index index, const SlMember *member,
-			List *values, List *columns, List *returning)
+			bool is_single, List *values, List *columns, List *returning)
 {
 	int			nest_level = sl_deparse_begin_plain();
 	List	   *conditions = scan->fdw_recheck_quals;
 	List	   *returned = NIL;
 	List	   *expressions = NIL;
+	List	   *owned = NIL;
 	List	   *program;
 	int			flags = SL_ASK_WRITES;
 	SlDeparse	deparse;
@@ -162,6 +163,9 @@ make_direct(SlShip *ship, ForeignScan *scan, ModifyTable *plan, Index index, con
 	if (conditions != NIL)
 		appendStringInfoString(&deparse.sql, " WHERE ");
 	sl_deparse_conditions(&deparse, conditions);
+	if (!is_single && member->table->kind == SL_TABLE_SHARDED)
+		owned = list_make1(sl_owned_place(deparse.sql.len, conditions != NIL,
+										  list_make1(sl_owned_member(member->table, psprintf("r%u", index)))));
 	if (returning != NIL)
 	{
 		returned = returned_columns(member->table->relid, index, returning);
@@ -182,6 +186,7 @@ make_direct(SlShip *ship, ForeignScan *scan, ModifyTable *plan, Index index, con
 		list_make1(list_make2(makeInteger((int) member->table->relid), program));
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_SORT)) = NIL;
 	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_LOCK)) = makeString("");
+	lfirst(list_nth_cell(scan->fdw_private, SL_SCAN_OWNED)) = owned;
 	scan->fdw_exprs = list_concat(ship->params, expressions);
 	scan->operation = plan->operation;
 	scan->resultRelation = index;
@@ -206,6 +211,6 @@ sl_fdw_plan_direct(PlannerInfo *root, ModifyTable *plan, Index index, int subpla
 		return false;
 	ship = info->ship;
 	ship.params = NIL;
-	make_direct(&ship, scan, plan, index, linitial(info->members), values, columns, returning);
+	make_direct(&ship, scan, plan, index, linitial(info->members), info->is_single, values, columns, returning);
 	return true;
 }

@@ -111,6 +111,7 @@ open_scan(ForeignScanState *node)
 	scan->columns = list_nth(items, SL_SCAN_COLUMNS);
 	scan->ask.sql = strVal(list_nth(items, SL_SCAN_SQL));
 	scan->ask.lock = strVal(list_nth(items, SL_SCAN_LOCK));
+	scan->ask.owned = list_nth(items, SL_SCAN_OWNED);
 	scan->ask.relations = strVal(list_nth(items, SL_SCAN_RELATIONS));
 	scan->ask.flags = intVal(list_nth(items, SL_SCAN_FLAGS));
 	scan->ask.param_count = intVal(list_nth(items, SL_SCAN_PARAM_COUNT));

@@ -41,6 +41,7 @@ typedef struct Writing
 	List	   *local;			/* clauses that the router checks */
 	List	   *sort;			/* items of SL_SCAN_SORT */
 	char	   *lock;			/* FOR UPDATE ..., or NULL */
+	List	   *owned;			/* SL_SCAN_OWNED */
 	int			flags;
 } Writing;
 
@@ -282,6 +283,33 @@ write_where(Writing *writing, const RelOptInfo *rel, List *clauses, bool *is_fir
 		write_exists(writing, info, is_first);
 }
 
+/* The tables that WHERE can name, those of EXISTS not among them. */
+static List *
+visible_members(const RelOptInfo *rel)
+{
+	const SlRel *info = rel->fdw_private;
+	const SlMember *member;
+
+	if (info->outer != NULL && (info->join_type == JOIN_SEMI || info->join_type == JOIN_ANTI))
+		return visible_members(info->outer);
+	if (info->outer != NULL)
+		return list_concat(visible_members(info->outer), visible_members(info->inner));
+	member = linitial(info->members);
+	if (member->table->kind != SL_TABLE_SHARDED)
+		return NIL;
+	return list_make1(sl_owned_member(member->table, psprintf("r%u", member->index)));
+}
+
+/* Here comes the condition that rows belong to the shard, if one is needed. */
+static void
+note_place(Writing *writing, const RelOptInfo *source, bool has_where)
+{
+	List	   *members = writing->info->is_single ? NIL : visible_members(source);
+
+	if (members != NIL)
+		writing->owned = list_make1(sl_owned_place(writing->deparse.sql.len, has_where, members));
+}
+
 /* Groups, order, limit -------------------------------------------------------------------- */
 
 static void
@@ -453,6 +481,7 @@ write_statement(Writing *writing, List *keys)
 	appendStringInfoString(sql, " FROM ");
 	write_from(writing, source, false);
 	write_where(writing, source, writing->info->input != NULL ? NIL : writing->remote, &is_first);
+	note_place(writing, source, !is_first);
 	write_groups(writing);
 	write_order(writing, keys);
 	make_lock(writing);
@@ -584,6 +613,7 @@ make_plan(Writing *writing, ForeignPath *path, List *target_list)
 	private = lappend(private, limits);
 	private = lappend(private, makeString(relation_names(writing)));
 	private = lappend(private, makeString(writing->lock != NULL ? writing->lock : ""));
+	private = lappend(private, writing->owned);
 	return make_foreignscan(target_list, writing->local,
 							is_base(writing) ? writing->rel->relid : 0,
 							list_concat(writing->ship.params, expressions), private,

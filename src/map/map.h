@@ -55,6 +55,8 @@ typedef struct SlShardlet
 	bool		is_default;		/* list: keys that no entry names */
 } SlShardlet;
 
+typedef struct SlStray SlStray;
+
 /*
  * A map in the session's cache.  The struct stays at its place for the whole
  * session; "load" changes whenever the content was read anew, and then
@@ -87,6 +89,8 @@ typedef struct SlMap
 	SlBound    *lows;
 	SlBound    *highs;
 	void	   *list_memo;		/* keys looked up lately, map_list.c */
+	int			stray_count;	/* see stray.c */
+	SlStray    *strays;
 } SlMap;
 
 /* Rows of our tables. */
@@ -119,6 +123,20 @@ typedef struct SlShardletRow
 	int64		version;
 	ItemPointerData tid;		/* of a row that was read */
 } SlShardletRow;
+
+/*
+ * Rows that a shard may have and does not own.  Before the switch of a move the
+ * target has them, and the range is in the state that the move needs; behind it
+ * the source has them.
+ */
+struct SlStray
+{
+	int64		move;
+	SlShard    *shard;
+	TransactionId xmin;			/* of the row */
+	bool		is_behind;		/* the switch is over: xmin has done it */
+	SlShardletRow range;		/* map, bounds, is_default and state only */
+};
 
 /* map_names.c */
 extern const char *sl_shardlet_text(SlMap *map, int index);
@@ -188,6 +206,7 @@ extern void sl_map_text_to_values(SlMap *map, ArrayType *stored, Datum *values);
 
 /* map_change.c */
 extern SlMap *sl_map_open_for_change(const char *name);
+extern SlMap *sl_map_open_for_move(int64 shardlet, SlShardletRow *row);
 extern SlMap *sl_map_open_shardlet(int64 shardlet, SlShardletRow *row);
 extern void sl_map_lock_names(void);
 extern int64 sl_map_next_version(const SlMap *map);
@@ -224,6 +243,17 @@ extern void sl_map_note_dropped(int32 shard_id);
 extern void sl_map_note_end(int32 map_id);
 extern void (*sl_map_publish) (const SlMapRow *map, const SlMapChange *change);
 extern void (*sl_map_publish_drop) (const SlMap *map);
+
+/* stray.c */
+extern void sl_stray_load(SlMap *map, int32 map_id, Snapshot snapshot);
+extern void sl_stray_insert(const SlStray *stray);
+extern void sl_stray_delete(int32 map_id, int64 move);
+extern void sl_stray_delete_all(int32 map_id);
+extern bool sl_stray_is_newer(const SlMap *map, Snapshot snapshot);
+extern void sl_stray_check_writable(const SlMap *map);
+extern int64 sl_map_move_of(int64 shardlet);
+extern int64 sl_map_move_of_default(const SlMap *map);
+extern void sl_map_refuse_moving(int64 shardlet);
 
 /* map_args.c: arguments of the functions */
 extern char *sl_map_arg_name(FunctionCallInfo fcinfo, int argument, const char *what);

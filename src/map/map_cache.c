@@ -20,6 +20,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/hsearch.h"
@@ -277,6 +278,7 @@ load_content(SlMap *map, const SlMapRow *row, Snapshot snapshot)
 										 ALLOCSET_DEFAULT_SIZES);
 	load_header(map, row);
 	load_shardlets(map, row->id, snapshot);
+	sl_stray_load(map, row->id, snapshot);
 	map->version = row->version;
 	map->xmin = row->xmin;
 	map->id = row->id;
@@ -309,6 +311,24 @@ check_entry(CacheEntry *entry)
 }
 
 /*
+ * A transaction that keeps its snapshots must not be sent to where rows came
+ * after these were taken: it would not find them.
+ */
+static void
+check_age(const SlMap *map)
+{
+	if (!IsolationUsesXactSnapshot() || !FirstSnapshotSet || map->id == 0 ||
+		!sl_stray_is_newer(map, GetTransactionSnapshot()))
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			errmsg("could not serialize access because rows were moved to another shard"),
+			errdetail("A shardlet of map \"%s\" has moved since the transaction began.",
+					  NameStr(map->name)),
+			errhint("Retry the transaction."));
+}
+
+/*
  * Makes sure that a cached map is the one that is committed now.  Its id is 0
  * afterwards if there is no such map any more.
  */
@@ -321,6 +341,8 @@ sl_map_refresh(SlMap *map)
 	sl_shard_refresh();
 	if (entry->checked != epoch || map->id == 0)
 		check_entry(entry);
+	if (map->stray_count > 0)
+		check_age(map);
 }
 
 /* Returns the map of that name, as it is now. */

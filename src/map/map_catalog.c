@@ -201,6 +201,7 @@ sl_map_row_delete(int32 map_id)
 {
 	ScanKeyData key;
 
+	sl_stray_delete_all(map_id);
 	key_int4(&key, SHARDLET_MAP_ID, map_id);
 	delete_rows(SL_SHARDLET_TABLE, SL_SHARDLET_TOKEN_INDEX, &key, 1);
 	key_int4(&key, MAP_SHARD_MAP_ID, map_id);

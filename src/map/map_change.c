@@ -54,9 +54,12 @@ sl_map_open_for_change(const char *name)
 	}
 }
 
-/* Locks the map of a shardlet and reads the shardlet's row. */
+/*
+ * Locks the map of a shardlet and reads the shardlet's row, for the move of that
+ * shardlet.
+ */
 SlMap *
-sl_map_open_shardlet(int64 shardlet, SlShardletRow *row)
+sl_map_open_for_move(int64 shardlet, SlShardletRow *row)
 {
 	SlMap	   *map = NULL;
 
@@ -73,6 +76,16 @@ sl_map_open_shardlet(int64 shardlet, SlShardletRow *row)
 				errcode(ERRCODE_UNDEFINED_OBJECT),
 				errmsg("shardlet %lld does not exist", (long long) shardlet),
 				errhint("View shardlet.shardlets lists the shardlets."));
+	return map;
+}
+
+/* The same for whoever changes a shardlet that is not being moved. */
+SlMap *
+sl_map_open_shardlet(int64 shardlet, SlShardletRow *row)
+{
+	SlMap	   *map = sl_map_open_for_move(shardlet, row);
+
+	sl_map_refuse_moving(shardlet);
 	return map;
 }
 

@@ -37,11 +37,12 @@
 static uint64 last_generation = 0;
 
 /*
- * Who are you?  And notice it if this machine vanishes: what it has locked on
- * the shard would stay locked for hours.
+ * Who are you?  The session may have begun before the database was told, and
+ * statements ask it again: see deparse/owned.c.  And notice it if this machine
+ * vanishes: what it has locked on the shard would stay locked for hours.
  */
 static const char identity_sql[] =
-"SELECT " SL_IDENTITY_SQL ","
+"SELECT pg_catalog.set_config('shardlet.identity', " SL_IDENTITY_SQL ", false),"
 " pg_catalog.set_config('tcp_keepalives_idle', '10', false),"
 " pg_catalog.set_config('tcp_keepalives_interval', '5', false),"
 " pg_catalog.set_config('tcp_keepalives_count', '3', false),"

@@ -1,6 +1,7 @@
 /*
  * launcher.c
- *		Sees to it that what was left prepared on shards is finished.
+ *		Sees to it that what was left prepared on shards is finished, and that moves
+ *		of shardlets go on.
  *
  * One launcher serves the server.  When it starts it has every database looked
  * at once, and from then on, every shardlet.recovery_interval, those in which a
@@ -31,6 +32,7 @@
 #include "compat.h"
 #include "fanout/fanout.h"
 #include "map/map.h"
+#include "move/move.h"
 #include "stat/stat.h"
 #include "txn/txn.h"
 #include "worker/worker.h"
@@ -197,6 +199,7 @@ recover_database(Oid database)
 	if (finished > 0)
 		ereport(LOG,
 				errmsg("finished %d prepared transactions on shards", finished));
+	sl_move_start_open();
 }
 
 void

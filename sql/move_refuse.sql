@@ -1,0 +1,81 @@
+-- What cannot be moved is refused before anything happens.
+SET client_min_messages = warning;
+CREATE SCHEMA move_refuse;
+SET search_path = move_refuse;
+SELECT shardlet.create_map('mv', shards => '{s1, s2}', shardlets => 2);
+CREATE TABLE t (k bigint PRIMARY KEY, v text);
+SELECT shardlet.distribute('t', 'mv', 'k');
+INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 100) i;
+SELECT shardlet AS one FROM shardlet.shardlets WHERE map = 'mv' AND shard = 's1' \gset
+SELECT shardlet AS two FROM shardlet.shardlets WHERE map = 'mv' AND shard = 's2' \gset
+
+-- Wrong input.
+CALL shardlet.move_shardlet(NULL, 's2');
+CALL shardlet.move_shardlet(:one, NULL);
+CALL shardlet.move_shardlet(:one, 's2', NULL);
+CALL shardlet.move_shardlet(:one, 's2', 'quick');
+CALL shardlet.move_shardlet(:one, 'nowhere', 'read_only');
+CALL shardlet.move_shardlet(0, 's2', 'read_only');
+CALL shardlet.resume_move(NULL);
+CALL shardlet.resume_move(0);
+CALL shardlet.cancel_move(0);
+CALL shardlet.drain_shard('nowhere');
+CALL shardlet.drain_shard('s1', mode => 'read_only', parallel => 0);
+BEGIN;
+CALL shardlet.move_shardlet(:one, 's2', 'read_only');
+ROLLBACK;
+BEGIN READ ONLY;
+CALL shardlet.move_shardlet(:one, 's2', 'read_only');
+ROLLBACK;
+
+-- The numbers of shardlets are not ours to print.
+\set VERBOSITY sqlstate
+CALL shardlet.move_shardlet(:one, 's1', 'read_only');
+SELECT shardlet.alter_shard('s2', state => 'read_only');
+CALL shardlet.move_shardlet(:one, 's2', 'read_only');
+CALL shardlet.move_shardlet(:two, 's1', 'read_only');
+SELECT shardlet.alter_shard('s2', state => 'offline');
+CALL shardlet.move_shardlet(:one, 's2', 'read_only');
+SELECT shardlet.alter_shard('s2', state => 'online');
+SELECT shardlet.alter_shardlet(:one, state => 'offline');
+CALL shardlet.move_shardlet(:one, 's2', 'read_only');
+SELECT shardlet.alter_shardlet(:one, state => 'online');
+
+-- The target has such rows already, and nobody knows whose they are.
+SELECT k AS key FROM t WHERE shardlet.route('mv', k) = 's1' LIMIT 1 \gset
+CREATE FUNCTION plant(text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM shardlet.execute('mv', format('SELECT set_config(%L, %L, true)', 'session_replication_role', 'replica'), shards => '{s2}');
+	PERFORM shardlet.execute('mv', $1, shards => '{s2}');
+END $$;
+SELECT plant('INSERT INTO move_refuse.t VALUES (' || :key || ', NULL)');
+CALL shardlet.move_shardlet(:one, 's2', 'read_only');
+SELECT plant('DELETE FROM move_refuse.t WHERE k = ' || :key);
+
+-- Spread: only to where there is no lane.
+SELECT shardlet.create_map('sp', 'spread', shards => '{s1, s2}');
+SELECT shardlet AS lane FROM shardlet.shardlets WHERE map = 'sp' AND shard = 's1' \gset
+CALL shardlet.move_shardlet(:lane, 's2', 'read_only');
+CALL shardlet.drain_shard('s2', mode => 'read_only');
+\set VERBOSITY default
+
+-- Nothing was left by all that.
+SELECT count(*) FROM shardlet.moves WHERE open;
+SELECT count(*) FROM shardlet.catalog_stray;
+SELECT shard, state FROM shardlet.shardlets WHERE map = 'mv' ORDER BY shard;
+SELECT count(*) FROM t;
+
+-- Who may not set up maps may not move.
+CREATE ROLE move_nobody;
+SET ROLE move_nobody;
+CALL shardlet.move_shardlet(1, 's2', 'read_only');
+CALL shardlet.drain_shard('s1');
+CALL shardlet.cancel_move(1);
+CALL shardlet.resume_move(1);
+SELECT count(*) >= 0 FROM shardlet.moves;
+RESET ROLE;
+DROP ROLE move_nobody;
+DROP TABLE t;
+SELECT count(shardlet.drop_map(map)) FROM shardlet.maps;
+SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA IF EXISTS move_refuse CASCADE');
+DROP SCHEMA move_refuse CASCADE;

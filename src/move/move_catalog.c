@@ -1,0 +1,276 @@
+/*
+ * move_catalog.c
+ *		Rows of moves, to and from structs; who works on a move.
+ *
+ * Two locks.  Whoever changes a row of a move, or begins a move of a shardlet,
+ * has the row's lock for its transaction.  The process that does a move has
+ * another one as long as it lives, so that there is only one.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "move/move.h"
+
+/* Columns, in the order of sql/install/50_move.sql. */
+enum
+{
+	MOVE_ID = 1, MOVE_MAP_ID, MOVE_SHARDLET, MOVE_FROM_SHARD, MOVE_TO_SHARD, MOVE_MODE, MOVE_PHASE,
+	MOVE_STATE_BEFORE, MOVE_USER, MOVE_IS_OPEN, MOVE_IS_CANCELLED, MOVE_TABLE_COUNT, MOVE_TABLES_DONE,
+	MOVE_ROWS_DONE, MOVE_ROWS_ESTIMATED, MOVE_BYTES_DONE, MOVE_BYTES_ESTIMATED, MOVE_LAG, MOVE_ATTEMPTS,
+	MOVE_STARTED, MOVE_CHANGED, MOVE_LAST_ERROR, MOVE_RELATIONS,
+	MOVE_COLUMNS = MOVE_RELATIONS
+};
+
+/* What the locks are told apart by. */
+enum
+{
+	LOCK_ROW = 1, LOCK_WORKER
+};
+
+static const char *const mode_names[] = {
+	[SL_MOVE_ONLINE] = "online",
+	[SL_MOVE_READ_ONLY] = "read_only",
+	[SL_MOVE_OFFLINE] = "offline",
+};
+
+const char *
+sl_move_mode_name(SlMoveMode mode)
+{
+	return mode_names[mode];
+}
+
+SlMoveMode
+sl_move_mode_parse(const char *name)
+{
+	for (int i = 0; i < (int) lengthof(mode_names); i++)
+	{
+		if (strcmp(mode_names[i], name) == 0)
+			return (SlMoveMode) i;
+	}
+	ereport(ERROR,
+			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			errmsg("invalid mode \"%s\"", name),
+			errhint("Valid modes are \"online\", \"read_only\" and \"offline\"."));
+}
+
+/* Rows ---------------------------------------------------------------------- */
+
+static List *
+read_oids(ArrayType *array)
+{
+	Datum	   *values;
+	int			count;
+	List	   *result = NIL;
+
+	deconstruct_array(array, OIDOID, sizeof(Oid), true, TYPALIGN_INT, &values, NULL, &count);
+	for (int i = 0; i < count; i++)
+		result = lappend_oid(result, DatumGetObjectId(values[i]));
+	return result;
+}
+
+static Datum
+form_oids(List *oids)
+{
+	Datum	   *values = palloc(sizeof(Datum) * Max(list_length(oids), 1));
+	ListCell   *cell;
+
+	foreach(cell, oids)
+		values[foreach_current_index(cell)] = ObjectIdGetDatum(lfirst_oid(cell));
+	return PointerGetDatum(construct_array(values, list_length(oids), OIDOID, sizeof(Oid), true,
+										   TYPALIGN_INT));
+}
+
+static void
+read_row(HeapTuple tuple, TupleDesc descriptor, SlMove *move)
+{
+	Datum		values[MOVE_COLUMNS];
+	bool		nulls[MOVE_COLUMNS];
+
+	memset(move, 0, sizeof(SlMove));
+	heap_deform_tuple(tuple, descriptor, values, nulls);
+	move->id = DatumGetInt64(values[MOVE_ID - 1]);
+	move->map_id = DatumGetInt32(values[MOVE_MAP_ID - 1]);
+	move->shardlet = DatumGetInt64(values[MOVE_SHARDLET - 1]);
+	move->from_shard = DatumGetInt32(values[MOVE_FROM_SHARD - 1]);
+	move->to_shard = DatumGetInt32(values[MOVE_TO_SHARD - 1]);
+	move->mode = sl_move_mode_parse(TextDatumGetCString(values[MOVE_MODE - 1]));
+	strlcpy(move->phase, TextDatumGetCString(values[MOVE_PHASE - 1]), sizeof(move->phase));
+	move->state_before = sl_state_parse(TextDatumGetCString(values[MOVE_STATE_BEFORE - 1]));
+	move->user = DatumGetObjectId(values[MOVE_USER - 1]);
+	move->is_open = DatumGetBool(values[MOVE_IS_OPEN - 1]);
+	move->is_cancelled = DatumGetBool(values[MOVE_IS_CANCELLED - 1]);
+	move->table_count = DatumGetInt32(values[MOVE_TABLE_COUNT - 1]);
+	move->tables_done = DatumGetInt32(values[MOVE_TABLES_DONE - 1]);
+	move->rows_done = DatumGetInt64(values[MOVE_ROWS_DONE - 1]);
+	move->rows_estimated = DatumGetInt64(values[MOVE_ROWS_ESTIMATED - 1]);
+	move->bytes_done = DatumGetInt64(values[MOVE_BYTES_DONE - 1]);
+	move->bytes_estimated = DatumGetInt64(values[MOVE_BYTES_ESTIMATED - 1]);
+	move->lag = nulls[MOVE_LAG - 1] ? -1 : DatumGetInt64(values[MOVE_LAG - 1]);
+	move->attempts = DatumGetInt32(values[MOVE_ATTEMPTS - 1]);
+	move->started = DatumGetTimestampTz(values[MOVE_STARTED - 1]);
+	move->changed = DatumGetTimestampTz(values[MOVE_CHANGED - 1]);
+	move->last_error = nulls[MOVE_LAST_ERROR - 1] ? NULL :
+		TextDatumGetCString(values[MOVE_LAST_ERROR - 1]);
+	move->relations = nulls[MOVE_RELATIONS - 1] ? NIL :
+		read_oids(DatumGetArrayTypeP(values[MOVE_RELATIONS - 1]));
+	move->tid = tuple->t_self;
+}
+
+static HeapTuple
+form_row(Relation relation, const SlMove *move)
+{
+	Datum		values[MOVE_COLUMNS];
+	bool		nulls[MOVE_COLUMNS] = {0};
+
+	values[MOVE_ID - 1] = Int64GetDatum(move->id);
+	values[MOVE_MAP_ID - 1] = Int32GetDatum(move->map_id);
+	values[MOVE_SHARDLET - 1] = Int64GetDatum(move->shardlet);
+	values[MOVE_FROM_SHARD - 1] = Int32GetDatum(move->from_shard);
+	values[MOVE_TO_SHARD - 1] = Int32GetDatum(move->to_shard);
+	values[MOVE_MODE - 1] = CStringGetTextDatum(sl_move_mode_name(move->mode));
+	values[MOVE_PHASE - 1] = CStringGetTextDatum(move->phase);
+	values[MOVE_STATE_BEFORE - 1] = CStringGetTextDatum(sl_state_name(move->state_before));
+	values[MOVE_USER - 1] = ObjectIdGetDatum(move->user);
+	values[MOVE_IS_OPEN - 1] = BoolGetDatum(move->is_open);
+	values[MOVE_IS_CANCELLED - 1] = BoolGetDatum(move->is_cancelled);
+	values[MOVE_TABLE_COUNT - 1] = Int32GetDatum(move->table_count);
+	values[MOVE_TABLES_DONE - 1] = Int32GetDatum(move->tables_done);
+	values[MOVE_ROWS_DONE - 1] = Int64GetDatum(move->rows_done);
+	values[MOVE_ROWS_ESTIMATED - 1] = Int64GetDatum(move->rows_estimated);
+	values[MOVE_BYTES_DONE - 1] = Int64GetDatum(move->bytes_done);
+	values[MOVE_BYTES_ESTIMATED - 1] = Int64GetDatum(move->bytes_estimated);
+	values[MOVE_LAG - 1] = Int64GetDatum(move->lag);
+	nulls[MOVE_LAG - 1] = move->lag < 0;
+	values[MOVE_ATTEMPTS - 1] = Int32GetDatum(move->attempts);
+	values[MOVE_STARTED - 1] = TimestampTzGetDatum(move->started);
+	values[MOVE_CHANGED - 1] = TimestampTzGetDatum(move->changed);
+	nulls[MOVE_LAST_ERROR - 1] = move->last_error == NULL;
+	values[MOVE_LAST_ERROR - 1] = move->last_error != NULL ?
+		CStringGetTextDatum(move->last_error) : (Datum) 0;
+	nulls[MOVE_RELATIONS - 1] = move->relations == NIL;
+	values[MOVE_RELATIONS - 1] = move->relations != NIL ? form_oids(move->relations) : (Datum) 0;
+	return heap_form_tuple(RelationGetDescr(relation), values, nulls);
+}
+
+/* Reads a move; returns false if there is none with that number. */
+bool
+sl_move_read(int64 id, SlMove *move)
+{
+	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, MOVE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan = systable_beginscan(relation, sl_catalog_oid(SL_MOVE_ID_INDEX), true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		read_row(tuple, RelationGetDescr(relation), move);
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return HeapTupleIsValid(tuple);
+}
+
+void
+sl_move_insert(const SlMove *move)
+{
+	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, RowExclusiveLock);
+
+	CatalogTupleInsert(relation, form_row(relation, move));
+	table_close(relation, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+/* Writes a row that was read under its lock. */
+void
+sl_move_update(SlMove *move)
+{
+	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, RowExclusiveLock);
+	ItemPointerData tid = move->tid;
+	HeapTuple	tuple;
+
+	move->changed = GetCurrentTimestamp();
+	tuple = form_row(relation, move);
+	CatalogTupleUpdate(relation, &tid, tuple);
+	move->tid = tuple->t_self;
+	table_close(relation, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+/* Returns all moves that are not over, as SlMoves, the oldest first. */
+List *
+sl_move_all_open(void)
+{
+	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, AccessShareLock);
+	Relation	index = index_open(sl_catalog_oid(SL_MOVE_ID_INDEX), AccessShareLock);
+	SysScanDesc scan = systable_beginscan_ordered(relation, index, NULL, 0, NULL);
+	List	   *result = NIL;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan, ForwardScanDirection)))
+	{
+		SlMove	   *move = palloc(sizeof(SlMove));
+
+		read_row(tuple, RelationGetDescr(relation), move);
+		if (move->is_open)
+			result = lappend(result, move);
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	table_close(relation, AccessShareLock);
+	return result;
+}
+
+/* Locks ----------------------------------------------------------------------- */
+
+/* Takes the right to change a move's row, until the transaction ends. */
+void
+sl_move_lock(int64 id)
+{
+	LockDatabaseObject(sl_catalog_oid(SL_MOVE_TABLE), (Oid) id, LOCK_ROW, ExclusiveLock);
+}
+
+static LOCKTAG
+owner_tag(int64 id)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, sl_catalog_oid(SL_MOVE_TABLE), (Oid) id, LOCK_WORKER);
+	return tag;
+}
+
+/*
+ * Makes this process the one that does a move, as long as it lives.  Returns
+ * false if there is one.
+ */
+bool
+sl_move_try_own(int64 id)
+{
+	LOCKTAG		tag = owner_tag(id);
+
+	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+sl_move_disown(int64 id)
+{
+	LOCKTAG		tag = owner_tag(id);
+
+	(void) LockRelease(&tag, ExclusiveLock, true);
+}

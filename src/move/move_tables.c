@@ -1,0 +1,146 @@
+/*
+ * move_tables.c
+ *		The tables of a map, as a move sees them.
+ *
+ * Rows are compared by the sum of a hash over all columns, which does not depend
+ * on their order.  A built-in type is hashed by PostgreSQL's own function; where
+ * a value could hash differently on another server, such as that of an enum,
+ * its text is.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/tupdesc.h"
+#include "catalog/pg_type.h"
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/typcache.h"
+
+#include "base/base.h"
+#include "deparse/owned.h"
+#include "fanout/fanout.h"
+#include "move/move.h"
+
+/* Are values of the type hashed alike on every server? */
+static bool
+is_hashed_alike(Oid type)
+{
+	Oid			element = get_element_type(type);
+
+	if (OidIsValid(element) && !is_hashed_alike(element))
+		return false;
+	return type < FirstNormalObjectId && get_typtype(type) == TYPTYPE_BASE &&
+		!sl_key_names_local_object(type) &&
+		OidIsValid(lookup_type_cache(type, TYPECACHE_HASH_EXTENDED_PROC)->hash_extended_proc);
+}
+
+static char *
+hashed_column(Form_pg_attribute column)
+{
+	const char *name = quote_identifier(NameStr(column->attname));
+	Oid			type = getBaseType(column->atttypid);
+
+	if (!is_hashed_alike(type))
+		return psprintf("%s::pg_catalog.text COLLATE pg_catalog.\"C\"", name);
+	return psprintf("%s::%s%s", name, format_type_extended(type, -1, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY),
+					OidIsValid(get_typcollation(type)) ? " COLLATE pg_catalog.\"C\"" : "");
+}
+
+static char *
+make_checksum(TupleDesc columns)
+{
+	StringInfoData sql;
+	bool		is_first = true;
+
+	initStringInfo(&sql);
+	appendStringInfoString(&sql, "pg_catalog.hash_record_extended(ROW(");
+	for (int i = 0; i < columns->natts; i++)
+	{
+		if (TupleDescAttr(columns, i)->attisdropped)
+			continue;
+		appendStringInfo(&sql, "%s%s", is_first ? "" : ", ", hashed_column(TupleDescAttr(columns, i)));
+		is_first = false;
+	}
+	appendStringInfoString(&sql, "), 0)");
+	return sql.data;
+}
+
+static char *
+make_columns(TupleDesc columns, List *numbers)
+{
+	StringInfoData sql;
+	ListCell   *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, numbers)
+		appendStringInfo(&sql, "%s%s", foreach_current_index(cell) > 0 ? ", " : "",
+						 quote_identifier(NameStr(TupleDescAttr(columns, lfirst_int(cell) - 1)->attname)));
+	return sql.data;
+}
+
+static SlMoveTable *
+describe(SlMap *map, const SlShardletRow *range, const SlTable *table)
+{
+	Relation	relation = table_open(table->relid, AccessShareLock);
+	TupleDesc	columns = RelationGetDescr(relation);
+	List	   *copied = sl_copy_row_columns(columns);
+	List	   *keys = NIL;
+	SlMoveTable *result = palloc0(sizeof(SlMoveTable));
+
+	for (int i = 0; i < table->key_count; i++)
+		keys = lappend(keys, pstrdup(quote_identifier(NameStr(TupleDescAttr(columns, table->key[i] - 1)->attname))));
+	result->relid = table->relid;
+	result->schema = get_namespace_name(RelationGetNamespace(relation));
+	result->label = pstrdup(RelationGetRelationName(relation));
+	result->name = quote_qualified_identifier(result->schema, result->label);
+	result->columns = make_columns(columns, copied);
+	result->is_binary = copied != NIL && sl_copy_row_is_binary(sl_copy_row_make(columns, copied));
+	result->checksum = make_checksum(columns);
+	result->condition = sl_range_sql(map, range, keys);
+
+	/* A lock kept would make the move wait for itself. */
+	table_close(relation, AccessShareLock);
+	return result;
+}
+
+static bool
+is_of(const SlMap *map, const SlTable *table)
+{
+	return table->kind == SL_TABLE_SHARDED && strcmp(table->map, NameStr(map->name)) == 0;
+}
+
+/* All tables of the map, with the condition for the range: SlMoveTables. */
+List *
+sl_move_tables(SlMap *map, const SlShardletRow *range)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		if (is_of(map, lfirst(cell)))
+			result = lappend(result, describe(map, range, lfirst(cell)));
+	}
+	return result;
+}
+
+/* The OIDs of these, in order. */
+List *
+sl_move_relations(SlMap *map)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		if (is_of(map, table))
+			result = lappend_oid(result, table->relid);
+	}
+	list_sort(result, list_oid_cmp);
+	return result;
+}

@@ -1,0 +1,116 @@
+/*
+ * move_wait.c
+ *		Waits for transactions that are older than a step of a move.
+ *
+ * On the router: those that have used a table of the map.  They may have found
+ * rows by an older map, and may ask shards again, or have an older snapshot there.  All
+ * of them hold a lock on the table until they end, so the holders of any lock are
+ * waited for, as CREATE INDEX CONCURRENTLY does.
+ *
+ * On the source: those that have written to the tables, by whichever way they
+ * came, prepared ones too.  What they wrote must be there when rows are copied.
+ *
+ * Nothing is locked meanwhile, and those that begin later are not waited for.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "move/move_internal.h"
+
+#define STEP_MS 20
+
+/* Locks that only writers take, of the table and its partitions. */
+#define WRITERS_SQL \
+	"SELECT pg_catalog.array_agg(DISTINCT l.virtualtransaction) FROM pg_catalog.pg_locks l" \
+	" WHERE l.locktype OPERATOR(pg_catalog.=) 'relation'" \
+	" AND l.database OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database())" \
+	" AND l.mode OPERATOR(pg_catalog.=) ANY ('{RowExclusiveLock,ShareRowExclusiveLock,ExclusiveLock,AccessExclusiveLock}')" \
+	" AND l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()" \
+	" AND l.relation OPERATOR(pg_catalog.=) ANY (ARRAY(" \
+	"SELECT p.relid::pg_catalog.oid FROM pg_catalog.unnest($1::pg_catalog.text[]) t," \
+	" pg_catalog.pg_partition_tree(pg_catalog.to_regclass(t)) p" \
+	" UNION SELECT pg_catalog.to_regclass(t)::pg_catalog.oid FROM pg_catalog.unnest($1::pg_catalog.text[]) t))"
+
+#define LEFT_SQL \
+	"SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks" \
+	" WHERE virtualtransaction OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])"
+
+/* A moment passes.  Fails when it took too long, or the move is given up. */
+void
+sl_move_pause(SlMover *mover, TimestampTz since, const char *what)
+{
+	InvalidateCatalogSnapshot();
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, STEP_MS, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	sl_move_look_up(mover);
+	if (sl_move_wait_timeout > 0 &&
+		TimestampDifferenceExceeds(since, GetCurrentTimestamp(), sl_move_wait_timeout))
+		ereport(ERROR,
+				errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				errmsg("gave up waiting for %s", what),
+				errdetail("They were waited for longer than shardlet.move_wait_timeout, %d ms.",
+						  sl_move_wait_timeout));
+}
+
+/* Waits for all transactions of the router that use the map's tables now. */
+void
+sl_move_wait_for_users(SlMover *mover)
+{
+	TimestampTz since = GetCurrentTimestamp();
+	ListCell   *cell;
+
+	foreach(cell, mover->tables)
+	{
+		LOCKTAG		tag;
+		int			count;
+		VirtualTransactionId *holders;
+
+		SET_LOCKTAG_RELATION(tag, MyDatabaseId, ((SlMoveTable *) lfirst(cell))->relid);
+		holders = GetLockConflicts(&tag, AccessExclusiveLock, &count);
+		for (int i = 0; i < count; i++)
+		{
+			while (!VirtualXactLock(holders[i], false))
+				sl_move_pause(mover, since, "transactions that use tables of the map");
+		}
+	}
+}
+
+static char *
+names_of(List *tables)
+{
+	Datum	   *names = palloc(sizeof(Datum) * Max(list_length(tables), 1));
+	ListCell   *cell;
+
+	foreach(cell, tables)
+		names[foreach_current_index(cell)] = CStringGetTextDatum(((SlMoveTable *) lfirst(cell))->name);
+	return OidOutputFunctionCall(F_ARRAY_OUT,
+								 PointerGetDatum(construct_array(names, list_length(tables), TEXTOID, -1, false,
+																 TYPALIGN_INT)));
+}
+
+/* Waits for all transactions of the shard that have written to the tables. */
+void
+sl_move_wait_for_writers(SlMover *mover, SlConn *conn)
+{
+	TimestampTz since = GetCurrentTimestamp();
+	const char *names = names_of(mover->tables);
+	const char *writers = sl_remote_value(sl_remote_ask(conn, WRITERS_SQL, 1, &names), 0, 0);
+
+	if (writers == NULL)
+		return;
+	while (strcmp(sl_remote_value(sl_remote_ask(conn, LEFT_SQL, 1, &writers), 0, 0), "0") != 0)
+		sl_move_pause(mover, since, "transactions that write to the tables on the shard");
+}
