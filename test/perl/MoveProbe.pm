@@ -1,0 +1,148 @@
+
+# MoveProbe
+#	A map with tables, moves of its first shardlet, and the question whether
+#	everything is where it belongs.
+#
+#	my $probe = MoveProbe->new($c);
+#	$probe->start_move('read_only', 'move_copy:stop');
+#	$probe->is_whole('after the crash');
+
+package MoveProbe;
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+# Where a move can be stopped, in order: before a step, and behind it before that
+# is recorded.
+my %points = (
+	forth => [ map { ("move_$_", "move_${_}_done") } qw(mark wait copy verify switch settle remove finish) ],
+	back => [ map { ("move_$_", "move_${_}_done") } qw(undo undo_remove undo_finish) ]);
+
+sub points
+{
+	my (undef, $way) = @_;
+	return @{ $points{$way} };
+}
+
+sub new
+{
+	my ($class, $c, %option) = @_;
+	my $self = bless { c => $c, shards => $option{shards} // 3, rows => $option{rows} // 2000 }, $class;
+
+	$c->sql(qq{
+		SELECT shardlet.create_map('mv', shards => '{s1, s2}', shardlets => 4);
+		CREATE TABLE customers (id bigint PRIMARY KEY, name text);
+		CREATE TABLE orders (customer_id bigint REFERENCES customers, id bigint, v int, PRIMARY KEY (customer_id, id));
+		SELECT shardlet.distribute('customers', 'mv', 'id');
+		SELECT shardlet.distribute('orders', 'mv', 'customer_id');
+		INSERT INTO customers SELECT i, 'c' || i FROM generate_series(1, $self->{rows} / 10) i;
+		INSERT INTO orders SELECT i % ($self->{rows} / 10) + 1, i, i FROM generate_series(1, $self->{rows}) i});
+	$self->{shardlet} = $c->sql(q{SELECT min(shardlet) FROM shardlet.shardlets WHERE map = 'mv'});
+	$self->{sums} = $self->sums;
+	return $self;
+}
+
+# What the router says of all rows.
+sub sums
+{
+	my ($self) = @_;
+	return $self->{c}->sql(q{SELECT count(*), sum(hashtext(c::text)) FROM customers c
+		UNION ALL SELECT count(*), sum(hashtext(o::text)) FROM orders o
+		UNION ALL SELECT count(*), sum(o.v) FROM customers c JOIN orders o ON o.customer_id = c.id});
+}
+
+sub owner
+{
+	my ($self) = @_;
+	return $self->{c}->sql("SELECT shard FROM shardlet.shardlets WHERE shardlet = $self->{shardlet}");
+}
+
+# Some other shard of the first three.
+sub other
+{
+	my ($self) = @_;
+	my $owner = $self->owner;
+	return (grep { $_ ne $owner } qw(s1 s2))[0];
+}
+
+# Begins to move the shardlet to another shard, in the background.
+sub start_move
+{
+	my ($self, $mode, $fault) = @_;
+	$self->{from} = $self->owner;
+	$self->{to} = $self->other;
+	return $self->{c}->psql_begin("SET shardlet.fault = '$fault';
+		CALL shardlet.move_shardlet($self->{shardlet}, '$self->{to}', '$mode')");
+}
+
+# Waits until no move is open any more.
+sub settle
+{
+	my ($self) = @_;
+	return $self->{c}->poll('SELECT count(*) FROM shardlet.moves WHERE open', '0', 60);
+}
+
+sub last_move
+{
+	my ($self) = @_;
+	return $self->{c}->sql('SELECT max(move) FROM shardlet.moves');
+}
+
+# The phase of the last move.
+sub last_phase
+{
+	my ($self) = @_;
+	return $self->{c}->sql('SELECT phase FROM shardlet.moves ORDER BY move DESC LIMIT 1');
+}
+
+# Nothing is missing, twice, in a wrong place or left behind.
+sub is_whole
+{
+	my ($self, $name) = @_;
+	my $c = $self->{c};
+	my @problems;
+
+	push @problems, 'a move is still open: ' . $c->sql('SELECT phase, last_error FROM shardlet.moves WHERE open')
+	  if !$self->settle;
+	my $sums = $self->sums;
+	push @problems, "sums are $sums, not $self->{sums}" if $sums ne $self->{sums};
+	push @problems, 'strays are left' if $c->sql('SELECT count(*) FROM shardlet.catalog_stray') ne '0';
+	my $states = $c->sql(q{SELECT DISTINCT state FROM shardlet.shardlets WHERE map = 'mv'});
+	push @problems, "states are $states" if $states ne 'online';
+	for my $shard (1 .. $self->{shards})
+	{
+		push @problems, "shard $shard: $_" for $self->problems_of($shard);
+	}
+	is(join('; ', @problems), '', $name);
+	return;
+}
+
+# What is wrong on one shard, as it says itself.
+sub problems_of
+{
+	my ($self, $shard) = @_;
+	my $c = $self->{c};
+	my @problems;
+	my $condition = $c->sql(qq{SELECT coalesce(string_agg(format('token BETWEEN %s AND %s', low, coalesce(high::numeric - 1, 9223372036854775807)), ' OR '), 'false')
+		FROM shardlet.shardlets WHERE map = 'mv' AND shard = 's$shard'});
+
+	for my $table (['customers', 'id'], ['orders', 'customer_id'])
+	{
+		next if $c->shard_sql($shard, "SELECT to_regclass('$table->[0]') IS NULL") eq 't';
+		my $count = $c->shard_sql($shard, "SELECT count(*) FROM (SELECT hashint8extended($table->[1], 0) AS token FROM $table->[0]) t WHERE ($condition) IS NOT TRUE");
+		push @problems, "$count foreign rows in $table->[0]" if $count ne '0';
+	}
+	my $prepared = $c->shard_sql($shard, q{SELECT count(*) FROM pg_prepared_xacts});
+	push @problems, "$prepared prepared transactions" if $prepared ne '0';
+	for my $view ('pg_publication', 'pg_subscription', 'pg_replication_slots')
+	{
+		my $count = $c->shard_sql($shard, "SELECT count(*) FROM $view");
+		push @problems, "$count rows in $view" if $count ne '0';
+	}
+	return @problems;
+}
+
+1;
