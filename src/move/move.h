@@ -66,6 +66,8 @@ typedef struct SlMoveTable
 	char	   *columns;		/* that are copied, a list of names */
 	char	   *checksum;		/* of a row, an expression */
 	char	   *condition;		/* that a row is in the range */
+	char	   *key_names;		/* of the key, an array as text */
+	bool		has_generated_key;
 } SlMoveTable;
 
 /* move_catalog.c */
@@ -80,6 +82,7 @@ extern bool sl_move_try_own(int64 id);
 extern void sl_move_disown(int64 id);
 
 /* move_tables.c */
+extern char *sl_move_text_array(List *strings);
 extern List *sl_move_tables(SlMap *map, const SlShardletRow *range);
 extern List *sl_move_relations(SlMap *map);
 

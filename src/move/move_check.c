@@ -87,6 +87,100 @@ check_no_rows(SlConn *conn, const SlMoveTable *table, int64 shardlet)
 				errhint("Remove them, or wait until a move that left them has done so: see shardlet.moves."));
 }
 
+/* Online ------------------------------------------------------------------------------------ */
+
+/* Without the guard nobody would stop those who still write to the source. */
+static void
+check_guarded(const SlShard *shard)
+{
+	if (shard->bare)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("shard \"%s\" has no extension shardlet", NameStr(shard->name)),
+				errdetail("Writers have to wait on the shard itself for the moment in which the owner changes."),
+				errhint("Use mode \"read_only\"."));
+}
+
+/* Asks a question; if the answer is false, the mode needs something else. */
+static void
+require(SlConn *conn, const char *sql, const char *message, const char *hint)
+{
+	PGresult   *answer = sl_remote_ask(conn, sql, 0, NULL);
+
+	if (sl_remote_bool(answer, 0, 0))
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			errmsg("shardlets cannot be moved online: %s on shard \"%s\"", message, conn->shard),
+			errhint("%s: %s. Or use mode \"read_only\".", hint, sl_remote_value(answer, 0, 1)));
+}
+
+static void
+check_source(SlConn *conn)
+{
+	require(conn, "SELECT pg_catalog.current_setting('wal_level') OPERATOR(pg_catalog.=) 'logical', 'wal_level = logical'",
+			"wal_level is not logical", "Set there and restart the server");
+	require(conn, "SELECT rolsuper OR rolreplication, 'ALTER ROLE ' || pg_catalog.quote_ident(current_user) || ' REPLICATION' FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) current_user",
+			"the user has no right to replicate", "Run there");
+	require(conn, "SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots) OPERATOR(pg_catalog.<) pg_catalog.current_setting('max_replication_slots')::pg_catalog.int8, 'max_replication_slots'",
+			"no replication slot is free", "Raise there");
+	require(conn, "SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication) OPERATOR(pg_catalog.+) 1 OPERATOR(pg_catalog.<) pg_catalog.current_setting('max_wal_senders')::pg_catalog.int8, 'max_wal_senders'",
+			"no walsender is free", "Raise there");
+}
+
+static void
+check_target(SlConn *conn)
+{
+	if (PQserverVersion(conn->pg) < 160000)
+		require(conn, "SELECT rolsuper, 'ALTER ROLE ' || pg_catalog.quote_ident(current_user) || ' SUPERUSER' FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) current_user",
+				"the user has no right to subscribe", "Before PostgreSQL 16 only a superuser can; run there");
+	else
+		require(conn, "SELECT pg_catalog.pg_has_role('pg_create_subscription', 'USAGE') AND pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'), 'GRANT pg_create_subscription TO ' || pg_catalog.quote_ident(current_user) || '; GRANT CREATE ON DATABASE ' || pg_catalog.quote_ident(pg_catalog.current_database()) || ' TO ' || pg_catalog.quote_ident(current_user)",
+				"the user has no right to subscribe", "Run there");
+	require(conn, "SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_subscription WHERE pid IS NOT NULL) OPERATOR(pg_catalog.<) pg_catalog.current_setting('max_logical_replication_workers')::pg_catalog.int8, 'max_logical_replication_workers'",
+			"no worker for logical replication is free", "Raise there");
+}
+
+/* The partition, or the table itself, whose replica identity lacks a key column. */
+#define IDENTITY_SQL \
+	"SELECT c.oid::pg_catalog.regclass FROM pg_catalog.pg_class c" \
+	" WHERE (c.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1)) WHERE isleaf))" \
+	" OR (c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid AND c.relkind OPERATOR(pg_catalog.=) 'r'))" \
+	" AND c.relreplident OPERATOR(pg_catalog.<>) 'f' AND NOT EXISTS (" \
+	"SELECT FROM pg_catalog.pg_index i WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indimmediate" \
+	" AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END" \
+	" AND ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute a" \
+	" WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid" \
+	" AND a.attnum OPERATOR(pg_catalog.=) ANY ((i.indkey::pg_catalog.int2[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1]))" \
+	" OPERATOR(pg_catalog.@>) $2::pg_catalog.text[]) LIMIT 1"
+
+/*
+ * A filter on a column outside of the identity would make every UPDATE and
+ * DELETE of the application fail.
+ */
+static void
+check_identity(SlConn *conn, const SlMoveTable *table)
+{
+	const char *params[] = {table->name, table->key_names};
+	PGresult   *answer;
+
+	if (table->has_generated_key)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("shardlets of table \"%s\" cannot be moved online", table->label),
+				errdetail("Its key is a generated column, which logical replication does not send."),
+				errhint("Use mode \"read_only\"."));
+	answer = sl_remote_ask(conn, IDENTITY_SQL, 2, params);
+	if (PQntuples(answer) > 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("shardlets of table \"%s\" cannot be moved online", table->label),
+				errdetail("The replica identity of %s on shard \"%s\" has not all columns of the key.",
+						  sl_remote_value(answer, 0, 0), conn->shard),
+				errhint("Add a primary key that contains the key, or ALTER TABLE %s REPLICA IDENTITY FULL there; or use mode \"read_only\".",
+						sl_remote_value(answer, 0, 0)));
+}
+
 static SlConn *
 open_shard(SlShard *shard)
 {
@@ -97,15 +191,23 @@ open_shard(SlShard *shard)
 }
 
 static void
-check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to)
+check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, SlMoveMode mode)
 {
+	List	   *tables = sl_move_tables(map, row);
 	SlConn	   *source = open_shard(from);
 	SlConn	   *target = open_shard(to);
 	ListCell   *cell;
 
 	check_rights(source);
 	check_rights(target);
-	foreach(cell, sl_move_tables(map, row))
+	if (mode == SL_MOVE_ONLINE)
+	{
+		check_source(source);
+		check_target(target);
+		foreach(cell, tables)
+			check_identity(source, lfirst(cell));
+	}
+	foreach(cell, tables)
 		check_no_rows(target, lfirst(cell), row->id);
 }
 
@@ -117,10 +219,10 @@ sl_move_check(SlMap *map, const SlShardletRow *row, SlShard *to, SlMoveMode mode
 
 	check_states(map, row, from, to, mode);
 	if (mode == SL_MOVE_ONLINE)
-		ereport(ERROR,
-				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				errmsg("shardlets cannot be moved in mode \"online\" yet"),
-				errhint("Use mode \"read_only\"."));
+	{
+		check_guarded(from);
+		check_guarded(to);
+	}
 	if (ask_shards)
-		check_shards(map, row, from, to);
+		check_shards(map, row, from, to, mode);
 }

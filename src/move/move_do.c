@@ -15,6 +15,13 @@
 
 #define MAX_STREAMS 4
 
+/* Before the range is locked a marker must arrive so fast; tried so often. */
+#define FREE_MARKER_MS 20
+#define FREE_MARKERS 100
+
+/* And so fast when it is. */
+#define LOCKED_MARKER_MS 1000
+
 /* Connections --------------------------------------------------------------------- */
 
 /* A connection that goes with the step. */
@@ -100,6 +107,51 @@ check_relations(SlMover *mover, SlMap *map)
 						(long long) mover->move.id));
 }
 
+/* How long a lock for the switch may be waited for: writers wait behind it. */
+static int
+lock_limit(const SlMover *mover)
+{
+	return Min(40 + 10 * Max(mover->move.attempts - 10, 0), 1000);
+}
+
+/* From here to the end of the transaction nobody writes to the range. */
+static void
+lock_range(SlMover *mover, const SlMap *map)
+{
+	const char *params[3];
+	int			count;
+	SlReply    *replies = sl_command_begin(list_make2(mover->from, mover->to), true, &count);
+
+	params[0] = NameStr(map->name);
+	params[1] = psprintf("%lld", (long long) mover->move.shardlet);
+	params[2] = psprintf("%d", lock_limit(mover));
+	sl_command_everywhere(replies, count, "SELECT shardlet.guard_lock($1::pg_catalog.name, $2::pg_catalog.int8, $3::pg_catalog.int4)",
+						  3, params, true);
+}
+
+/*
+ * Brings the target up to date for good: with the range locked, a row that was
+ * written into the source's log arrives behind everything else.  What is left
+ * is made little before, while nobody waits.
+ */
+static void
+catch_up(SlMover *mover, const SlMap *map)
+{
+	SlConn	   *source = open_shard(mover->from);
+	SlConn	   *target = open_shard(mover->to);
+
+	for (int i = 0; i < FREE_MARKERS && !sl_move_pass_marker(mover, source, target, FREE_MARKER_MS); i++)
+		sl_move_look_up(mover);
+	sl_fault("move_switch_lock");
+	lock_range(mover, map);
+	sl_fault("move_switch_marker");
+	if (!sl_move_pass_marker(mover, source, target, LOCKED_MARKER_MS))
+		ereport(ERROR,
+				errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				errmsg("changes of shard \"%s\" did not reach shard \"%s\" within %d ms",
+					   NameStr(mover->from->name), NameStr(mover->to->name), LOCKED_MARKER_MS));
+}
+
 /* The other shard is the owner from now on. */
 void
 sl_move_do_switch(SlMover *mover)
@@ -108,6 +160,8 @@ sl_move_do_switch(SlMover *mover)
 	SlMap	   *map = open_for_change(mover, &row);
 
 	check_relations(mover, map);
+	if (mover->move.mode == SL_MOVE_ONLINE)
+		catch_up(mover, map);
 	row.shard_id = mover->to->id;
 	row.state = mover->move.state_before;
 	sl_shardlet_row_update(&row);
@@ -156,6 +210,10 @@ sl_move_do_wait(SlMover *mover)
 
 	sl_move_wait_for_users(mover);
 
+	/* Online, those that write are waited for by the slot. */
+	if (mover->move.mode == SL_MOVE_ONLINE)
+		return;
+
 	/* What was decided and not carried out yet counts as written. */
 	failure = sl_recover_shard(mover->from, NULL, &finished);
 	if (failure != NULL)
@@ -171,17 +229,30 @@ sl_move_do_settle(SlMover *mover)
 	sl_move_wait_for_users(mover);
 }
 
+/* Changes that came since the copy arrive. */
+void
+sl_move_do_follow(SlMover *mover)
+{
+	sl_move_follow(mover, open_shard(mover->from), open_shard(mover->to));
+}
+
+void
+sl_move_do_detach(SlMover *mover)
+{
+	sl_move_unpublish(mover, open_shard(mover->from));
+	sl_move_unsubscribe(mover, open_shard(mover->to));
+}
+
 /* Rows --------------------------------------------------------------------------------- */
 
+/* All of the source's connections read by one snapshot. */
 static void
-begin_sources(SlConn **sources, int count)
+begin_sources(SlConn **sources, int count, const char *snapshot)
 {
-	const char *snapshot = NULL;
-
 	for (int i = 0; i < count; i++)
 	{
 		exec(sources[i], "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-		if (i > 0)
+		if (snapshot != NULL)
 			exec(sources[i], psprintf("SET TRANSACTION SNAPSHOT %s", quote_literal_cstr(snapshot)));
 		else if (count > 1)
 			snapshot = pstrdup(sl_remote_value(sl_remote_exec(sources[0], "SELECT pg_catalog.pg_export_snapshot()", 0, NULL), 0, 0));
@@ -281,6 +352,18 @@ note_end(SlMover *mover, const SlMoveProgress *progress)
 	sl_move_begin(mover);
 }
 
+/* What an earlier attempt, or a move that is undone, has left. */
+static void
+clear_target(SlMover *mover, SlConn *source, SlConn *target)
+{
+	if (mover->move.mode == SL_MOVE_ONLINE)
+	{
+		sl_move_unpublish(mover, source);
+		sl_move_unsubscribe(mover, target);
+	}
+	sl_move_remove(mover, target);
+}
+
 /* All rows of the range go to the other shard. */
 void
 sl_move_do_copy(SlMover *mover)
@@ -288,7 +371,10 @@ sl_move_do_copy(SlMover *mover)
 	int			count = Max(1, Min(MAX_STREAMS, list_length(mover->tables)));
 	SlConn	  **sources = palloc(sizeof(SlConn *) * count);
 	SlConn	  **targets = palloc(sizeof(SlConn *) * count);
+	bool		is_online = mover->move.mode == SL_MOVE_ONLINE;
 	SlMoveProgress progress = {0};
+	SlConn	   *walsender = NULL;
+	const char *snapshot = NULL;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -296,8 +382,16 @@ sl_move_do_copy(SlMover *mover)
 		targets[i] = open_shard(mover->to);
 	}
 	if (note_beginning(mover, sources[0]))
-		sl_move_remove(mover, targets[0]);
-	begin_sources(sources, count);
+		clear_target(mover, sources[0], targets[0]);
+	if (is_online)
+	{
+		sl_move_publish(mover, sources[0], targets[0]);
+		sl_fault("move_copy_slot");
+		snapshot = sl_move_make_slot(mover, sources[0], &walsender);
+	}
+	begin_sources(sources, count, snapshot);
+	if (walsender != NULL)
+		sl_conn_close(walsender);
 	begin_targets(targets, count);
 	sl_move_copy(mover, sources, targets, count, &progress);
 
@@ -311,6 +405,13 @@ sl_move_do_copy(SlMover *mover)
 		sl_fault("move_copy_commit");
 	}
 	note_end(mover, &progress);
+	if (is_online)
+	{
+		sl_move_verify(sources[0], targets[0], mover->tables);
+		exec(sources[0], "COMMIT");
+		sl_fault("move_copy_subscribe");
+		sl_move_subscribe(mover, sources[0], targets[0]);
+	}
 }
 
 void
@@ -328,5 +429,10 @@ sl_move_do_remove(SlMover *mover)
 void
 sl_move_do_undo_remove(SlMover *mover)
 {
-	sl_move_remove(mover, open_shard(mover->to));
+	SlConn	   *source = mover->move.mode == SL_MOVE_ONLINE ? open_shard(mover->from) : NULL;
+
+	/* The source must not keep its log for a target that is away. */
+	if (source != NULL)
+		sl_move_unpublish(mover, source);
+	clear_target(mover, source, open_shard(mover->to));
 }

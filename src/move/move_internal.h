@@ -33,13 +33,16 @@ typedef struct SlMover
 extern void sl_move_begin(SlMover *mover);
 extern void sl_move_look_up(SlMover *mover);
 extern void sl_move_progress(SlMover *mover, const SlMoveProgress *progress);
+extern void sl_move_show_lag(SlMover *mover, int64 lag);
 
 /* move_do.c: what the steps do */
 extern void sl_move_do_mark(SlMover *mover);
 extern void sl_move_do_wait(SlMover *mover);
 extern void sl_move_do_copy(SlMover *mover);
 extern void sl_move_do_verify(SlMover *mover);
+extern void sl_move_do_follow(SlMover *mover);
 extern void sl_move_do_switch(SlMover *mover);
+extern void sl_move_do_detach(SlMover *mover);
 extern void sl_move_do_settle(SlMover *mover);
 extern void sl_move_do_remove(SlMover *mover);
 extern void sl_move_do_finish(SlMover *mover);
@@ -52,6 +55,15 @@ extern void sl_move_copy(SlMover *mover, SlConn **sources, SlConn **targets, int
 
 /* move_verify.c */
 extern void sl_move_verify(SlConn *source, SlConn *target, List *tables);
+
+/* move_stream.c */
+extern void sl_move_publish(SlMover *mover, SlConn *source, SlConn *target);
+extern char *sl_move_make_slot(SlMover *mover, SlConn *source, SlConn **walsender);
+extern void sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target);
+extern void sl_move_follow(SlMover *mover, SlConn *source, SlConn *target);
+extern bool sl_move_pass_marker(SlMover *mover, SlConn *source, SlConn *target, int limit_ms);
+extern void sl_move_unpublish(SlMover *mover, SlConn *source);
+extern void sl_move_unsubscribe(SlMover *mover, SlConn *target);
 
 /* move_wait.c */
 extern void sl_move_pause(SlMover *mover, TimestampTz since, const char *what);

@@ -30,19 +30,28 @@
 #define SHORTEST_PAUSE_MS 500
 #define LONGEST_PAUSE_MS 10000
 
+/* Locks for the switch are not waited for long, and asked for again soon. */
+#define MAX_LOCK_ATTEMPTS 200
+#define LOCK_PAUSE_MS 100
+
 /* How often the row is looked at, and written to. */
 #define LOOK_MS 500
 
 #define FIRST_PHASE "mark"
 #define UNDO_PHASE "undo"
 
+/* For which modes a step is. */
+#define ONLINE (1 << SL_MOVE_ONLINE)
+#define OTHERS ((1 << SL_MOVE_READ_ONLY) | (1 << SL_MOVE_OFFLINE))
+#define ALL (ONLINE | OTHERS)
+
 typedef struct Step
 {
 	const char *phase;
-	const char *next;
+	int			modes;
 	bool		is_transaction; /* one with the change of the phase */
 	bool		can_undo;
-	bool		is_last;
+	const char *end;			/* the phase behind the last one; else NULL */
 	void		(*run) (SlMover *mover);
 	const char *fault;			/* where tests stop it: before */
 	const char *fault_done;		/* and behind it, before that is recorded */
@@ -50,22 +59,27 @@ typedef struct Step
 
 static const Step steps[] = {
 	/* The shard joins the map, the range changes its state. */
-	{"mark", "wait", true, true, false, sl_move_do_mark, "move_mark", "move_mark_done"},
+	{"mark", ALL, true, true, NULL, sl_move_do_mark, "move_mark", "move_mark_done"},
 	/* Who does not know of that goes first. */
-	{"wait", "copy", false, true, false, sl_move_do_wait, "move_wait", "move_wait_done"},
-	{"copy", "verify", false, true, false, sl_move_do_copy, "move_copy", "move_copy_done"},
-	{"verify", "switch", false, true, false, sl_move_do_verify, "move_verify", "move_verify_done"},
+	{"wait", ALL, false, true, NULL, sl_move_do_wait, "move_wait", "move_wait_done"},
+	{"copy", ALL, false, true, NULL, sl_move_do_copy, "move_copy", "move_copy_done"},
+	/* Online, that is part of the copy: under its snapshot. */
+	{"verify", OTHERS, false, true, NULL, sl_move_do_verify, "move_verify", "move_verify_done"},
+	/* Changes since the copy arrive. */
+	{"follow", ONLINE, false, true, NULL, sl_move_do_follow, "move_follow", "move_follow_done"},
 	/* The other shard becomes the owner. */
-	{"switch", "settle", true, true, false, sl_move_do_switch, "move_switch", "move_switch_done"},
-	/* Who does not know of that goes first. */
-	{"settle", "remove", false, false, false, sl_move_do_settle, "move_settle", "move_settle_done"},
-	{"remove", "finish", false, false, false, sl_move_do_remove, "move_remove", "move_remove_done"},
-	{"finish", "done", true, false, true, sl_move_do_finish, "move_finish", "move_finish_done"},
+	{"switch", ALL, true, true, NULL, sl_move_do_switch, "move_switch", "move_switch_done"},
+	/* Before rows are removed: that must not arrive. */
+	{"detach", ONLINE, false, false, NULL, sl_move_do_detach, "move_detach", "move_detach_done"},
+	/* Who does not know of the switch goes first. */
+	{"settle", ALL, false, false, NULL, sl_move_do_settle, "move_settle", "move_settle_done"},
+	{"remove", ALL, false, false, NULL, sl_move_do_remove, "move_remove", "move_remove_done"},
+	{"finish", ALL, true, false, "done", sl_move_do_finish, "move_finish", "move_finish_done"},
 
 	/* The way back. */
-	{UNDO_PHASE, "undo_remove", true, false, false, sl_move_do_undo, "move_undo", "move_undo_done"},
-	{"undo_remove", "undo_finish", false, false, false, sl_move_do_undo_remove, "move_undo_remove", "move_undo_remove_done"},
-	{"undo_finish", "failed", true, false, true, sl_move_do_finish, "move_undo_finish", "move_undo_finish_done"},
+	{"undo", ALL, true, false, NULL, sl_move_do_undo, "move_undo", "move_undo_done"},
+	{"undo_remove", ALL, false, false, NULL, sl_move_do_undo_remove, "move_undo_remove", "move_undo_remove_done"},
+	{"undo_finish", ALL, true, false, "failed", sl_move_do_finish, "move_undo_finish", "move_undo_finish_done"},
 };
 
 static const Step *
@@ -129,6 +143,18 @@ reread(SlMove *move, int64 id)
 		elog(ERROR, "could not find move %lld", (long long) id);
 }
 
+/* What comes when a step is done. */
+static const char *
+phase_behind(const SlMove *move, const Step *step)
+{
+	if (step->end != NULL)
+		return step->end;
+	do
+		step++;
+	while ((step->modes & (1 << move->mode)) == 0);
+	return step->phase;
+}
+
 /* Writes that the step is done, in the transaction that is open. */
 static void
 record(SlMover *mover, const Step *step)
@@ -136,14 +162,15 @@ record(SlMover *mover, const Step *step)
 	SlMove		move;
 
 	reread(&move, mover->move.id);
-	strlcpy(move.phase, step->next, sizeof(move.phase));
-	if (step->is_last)
+	strlcpy(move.phase, phase_behind(&move, step), sizeof(move.phase));
+	if (step->end != NULL)
 	{
 		move.is_open = false;
-		if (strcmp(step->next, "failed") == 0 && move.is_cancelled)
+		if (strcmp(step->end, "failed") == 0 && move.is_cancelled)
 			strlcpy(move.phase, "cancelled", sizeof(move.phase));
 	}
 	move.attempts = 0;
+	move.lag = -1;
 	sl_move_update(&move);
 }
 
@@ -185,6 +212,21 @@ sl_move_progress(SlMover *mover, const SlMoveProgress *progress)
 	sl_move_look_up(mover);
 	if (is_due)
 		write_progress(mover, progress);
+}
+
+/* The same for what is left to be applied; -1: not known. */
+void
+sl_move_show_lag(SlMover *mover, int64 lag)
+{
+	SlMove		move;
+
+	if (!TimestampDifferenceExceeds(mover->looked_up, GetCurrentTimestamp(), LOOK_MS))
+		return;
+	sl_move_look_up(mover);
+	reread(&move, mover->move.id);
+	move.lag = lag;
+	sl_move_update(&move);
+	sl_move_begin(mover);
 }
 
 static void
@@ -264,13 +306,21 @@ describe_error(const ErrorData *error)
 	return psprintf("%s: %s", error->message, error->detail);
 }
 
+/* Were the locks for the switch not to be had? */
+static bool
+is_lock_failure(const SlMove *move, const ErrorData *error)
+{
+	return strcmp(move->phase, "switch") == 0 && error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
+}
+
 /* Where does a move go on that failed here? */
 static void
 choose_phase(SlMove *move, const ErrorData *error)
 {
 	const Step *step = find_step(move->phase);
+	int			limit = is_lock_failure(move, error) ? MAX_LOCK_ATTEMPTS : MAX_ATTEMPTS;
 
-	if (!step->can_undo || (!move->is_cancelled && may_pass(error) && move->attempts < MAX_ATTEMPTS))
+	if (!step->can_undo || (!move->is_cancelled && may_pass(error) && move->attempts < limit))
 		return;
 	move->attempts = 0;
 
@@ -292,6 +342,7 @@ int
 sl_move_note_failure(int64 id, const ErrorData *error)
 {
 	SlMove		move;
+	bool		is_lock;
 	int			pause = SHORTEST_PAUSE_MS;
 
 	StartTransactionCommand();
@@ -301,11 +352,14 @@ sl_move_note_failure(int64 id, const ErrorData *error)
 		move.attempts++;
 		if (error->sqlerrcode != ERRCODE_QUERY_CANCELED || !move.is_cancelled)
 			move.last_error = describe_error(error);
+		is_lock = is_lock_failure(&move, error);
 		choose_phase(&move, error);
 		for (int i = 1; i < move.attempts && pause < LONGEST_PAUSE_MS; i++)
 			pause *= 2;
 		if (move.attempts == 0)
 			pause = 0;
+		else if (is_lock)
+			pause = LOCK_PAUSE_MS;
 		sl_move_update(&move);
 	}
 	CommitTransactionCommand();

@@ -14,7 +14,9 @@
 #include "access/tupdesc.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/typcache.h"
@@ -81,6 +83,20 @@ make_columns(TupleDesc columns, List *numbers)
 	return sql.data;
 }
 
+/* Writes strings as an array, for a parameter. */
+char *
+sl_move_text_array(List *strings)
+{
+	Datum	   *values = palloc(sizeof(Datum) * Max(list_length(strings), 1));
+	ListCell   *cell;
+
+	foreach(cell, strings)
+		values[foreach_current_index(cell)] = CStringGetTextDatum(lfirst(cell));
+	return OidOutputFunctionCall(F_ARRAY_OUT,
+								 PointerGetDatum(construct_array(values, list_length(strings), TEXTOID, -1, false,
+																 TYPALIGN_INT)));
+}
+
 static SlMoveTable *
 describe(SlMap *map, const SlShardletRow *range, const SlTable *table)
 {
@@ -88,10 +104,18 @@ describe(SlMap *map, const SlShardletRow *range, const SlTable *table)
 	TupleDesc	columns = RelationGetDescr(relation);
 	List	   *copied = sl_copy_row_columns(columns);
 	List	   *keys = NIL;
+	List	   *names = NIL;
 	SlMoveTable *result = palloc0(sizeof(SlMoveTable));
 
 	for (int i = 0; i < table->key_count; i++)
-		keys = lappend(keys, pstrdup(quote_identifier(NameStr(TupleDescAttr(columns, table->key[i] - 1)->attname))));
+	{
+		Form_pg_attribute column = TupleDescAttr(columns, table->key[i] - 1);
+
+		names = lappend(names, pstrdup(NameStr(column->attname)));
+		keys = lappend(keys, pstrdup(quote_identifier(NameStr(column->attname))));
+		result->has_generated_key = result->has_generated_key || column->attgenerated != '\0';
+	}
+	result->key_names = sl_move_text_array(names);
 	result->relid = table->relid;
 	result->schema = get_namespace_name(RelationGetNamespace(relation));
 	result->label = pstrdup(RelationGetRelationName(relation));

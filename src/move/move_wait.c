@@ -14,15 +14,12 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -91,14 +88,12 @@ sl_move_wait_for_users(SlMover *mover)
 static char *
 names_of(List *tables)
 {
-	Datum	   *names = palloc(sizeof(Datum) * Max(list_length(tables), 1));
+	List	   *names = NIL;
 	ListCell   *cell;
 
 	foreach(cell, tables)
-		names[foreach_current_index(cell)] = CStringGetTextDatum(((SlMoveTable *) lfirst(cell))->name);
-	return OidOutputFunctionCall(F_ARRAY_OUT,
-								 PointerGetDatum(construct_array(names, list_length(tables), TEXTOID, -1, false,
-																 TYPALIGN_INT)));
+		names = lappend(names, ((SlMoveTable *) lfirst(cell))->name);
+	return sl_move_text_array(names);
 }
 
 /* Waits for all transactions of the shard that have written to the tables. */

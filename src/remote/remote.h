@@ -408,6 +408,11 @@ extern void sl_broadcast_run(SlReply *replies, int count, const char *sql,
 							 int timeout_ms);
 extern void sl_broadcast_commands(SlReply *replies, int count, int timeout_ms);
 
+/* replication.c */
+extern SlConn *sl_replication_open(const SlConn *like);
+extern void sl_replication_send(SlConn *conn, const char *sql);
+extern PGresult *sl_replication_answer(SlConn *conn, const char *sql, int milliseconds);
+
 /* cancel.c */
 extern void sl_cancel(List *conns);
 extern void sl_drain(SlConn *conn);

@@ -1,0 +1,299 @@
+/*
+ * move_stream.c
+ *		What keeps a copy up to date while rows are still written to: a
+ *		publication and a replication slot on the source, a subscription on the
+ *		target, and a table for a marker on both.
+ *
+ * All have one name, made of the router, its database and the move, since slots
+ * and subscriptions are of the whole server.  The source's row filter is the
+ * range's condition; its columns must be part of the tables' replica identity,
+ * or the application's updates would fail from then on: move_check.c sees to it
+ * before.
+ *
+ * Rows are not copied by the subscription: with our own copy there is one slot
+ * to wait for and not one for each table, and what was copied can be compared under
+ * the slot's snapshot, before the first change is applied.
+ *
+ * A slot is made when all transactions of the source's server have ended that
+ * had a transaction id.  The mover has none anywhere meanwhile.
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "base/base.h"
+#include "move/move_internal.h"
+#include "stat/stat.h"
+
+#define LOOK_MS 200
+
+/* So near to its end a source's log must have been applied before the switch. */
+#define NEAR_BYTES (256 * 1024)
+
+/* Nothing was applied for so long: that will not come. */
+#define STUCK_MS 60000
+
+/* Who can keep a slot from being made: transactions with an id, prepared ones too. */
+#define OLDEST_SQL \
+	"SELECT pg_catalog.concat_ws(', '," \
+	" (SELECT 'process ' || pid || ' of database ' || datname || ' since ' || xact_start::pg_catalog.timestamptz(0)" \
+	" FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start LIMIT 1)," \
+	" (SELECT 'prepared transaction ' || gid || ' of database ' || database || ' since ' || prepared::pg_catalog.timestamptz(0)" \
+	" FROM pg_catalog.pg_prepared_xacts ORDER BY prepared LIMIT 1))"
+
+static void
+exec(SlConn *conn, const char *sql)
+{
+	(void) sl_remote_exec(conn, sql, 0, NULL);
+}
+
+static char *
+ask(SlConn *conn, const char *sql, int param_count, const char *const *params)
+{
+	const char *value = sl_remote_value(sl_remote_exec(conn, sql, param_count, params), 0, 0);
+
+	return value != NULL ? pstrdup(value) : NULL;
+}
+
+/* The name of everything that belongs to the move. */
+static char *
+name_of(const SlMover *mover)
+{
+	return psprintf("shardlet_%08x_%u_%lld", (uint32) sl_incarnation(), MyDatabaseId,
+					(long long) mover->move.id);
+}
+
+static char *
+marker_of(const SlMover *mover)
+{
+	return psprintf("shardlet.%s", name_of(mover));
+}
+
+/* Making ------------------------------------------------------------------------------- */
+
+/* On the source: tables with filters, and the marker. */
+void
+sl_move_publish(SlMover *mover, SlConn *source, SlConn *target)
+{
+	StringInfoData sql;
+	ListCell   *cell;
+	char	   *marker = psprintf("CREATE TABLE IF NOT EXISTS %s (n bigint PRIMARY KEY)", marker_of(mover));
+
+	exec(source, marker);
+	exec(target, marker);
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "CREATE PUBLICATION %s FOR TABLE %s", name_of(mover), marker_of(mover));
+	foreach(cell, mover->tables)
+	{
+		const SlMoveTable *table = lfirst(cell);
+
+		appendStringInfo(&sql, ", TABLE %s WHERE (%s)", table->name, table->condition);
+	}
+	appendStringInfoString(&sql, " WITH (publish = 'insert, update, delete', publish_via_partition_root = true)");
+	exec(source, sql.data);
+}
+
+/*
+ * Makes the slot, and returns the name of the snapshot that goes with it.  That
+ * is good as long as the connection is.
+ */
+char *
+sl_move_make_slot(SlMover *mover, SlConn *source, SlConn **walsender)
+{
+	char	   *sql = psprintf("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput (SNAPSHOT 'export')", name_of(mover));
+	TimestampTz since = GetCurrentTimestamp();
+	PGresult   *answer;
+
+	*walsender = sl_replication_open(source);
+	sl_replication_send(*walsender, sql);
+	while ((answer = sl_replication_answer(*walsender, sql, LOOK_MS)) == NULL)
+	{
+		sl_move_look_up(mover);
+		if (sl_move_wait_timeout > 0 &&
+			TimestampDifferenceExceeds(since, GetCurrentTimestamp(), sl_move_wait_timeout))
+			ereport(ERROR,
+					errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("gave up waiting for a replication slot on shard \"%s\"", source->shard),
+					errdetail("It is made when all transactions of that server have ended that have written: %s.",
+							  ask(source, OLDEST_SQL, 0, NULL)));
+	}
+	return pstrdup(sl_remote_value(answer, 0, 2));
+}
+
+/* How the target's server reaches the source: as the router does. */
+static char *
+conninfo_of(const SlConn *conn)
+{
+	static const char *const left_out[] = {
+		"client_encoding", "application_name", "keepalives", "keepalives_idle", "keepalives_interval",
+		"keepalives_count", "tcp_user_timeout", "options", "fallback_application_name"
+	};
+	StringInfoData result;
+
+	initStringInfo(&result);
+	for (int i = 0; i < conn->parameter_count; i++)
+	{
+		bool		is_left_out = false;
+
+		for (int j = 0; j < (int) lengthof(left_out); j++)
+			is_left_out = is_left_out || strcmp(conn->keywords[i], left_out[j]) == 0;
+		if (is_left_out)
+			continue;
+		appendStringInfo(&result, "%s%s='", result.len > 0 ? " " : "", conn->keywords[i]);
+		for (const char *at = conn->values[i]; *at != '\0'; at++)
+		{
+			if (*at == '\'' || *at == '\\')
+				appendStringInfoChar(&result, '\\');
+			appendStringInfoChar(&result, *at);
+		}
+		appendStringInfoChar(&result, '\'');
+	}
+	return result.data;
+}
+
+/* On the target: from here on changes come. */
+void
+sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target)
+{
+	char	   *name = name_of(mover);
+	SlFailure  *failure;
+
+	/* There may be a password in it, so an error does not repeat it. */
+	(void) sl_remote_try(target, psprintf("CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s"
+						  " WITH (create_slot = false, copy_data = false, enabled = false, slot_name = %s, synchronous_commit = off)",
+						  name, quote_literal_cstr(conninfo_of(source)), name, name), 0, NULL, DT_NOEND, &failure);
+	if (failure != NULL)
+		sl_failure_raise(failure, target->shard, NULL);
+	exec(target, psprintf("ALTER SUBSCRIPTION %s ENABLE", name));
+}
+
+/* Following ------------------------------------------------------------------------------ */
+
+/* Bytes of the source's log that the target has not confirmed; -1: nobody reads it. */
+static int64
+find_lag(SlMover *mover, SlConn *source)
+{
+	const char *name = name_of(mover);
+	char	   *lag = ask(source, "SELECT CASE WHEN active THEN pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn)::pg_catalog.int8 ELSE -1 END FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1",
+						   1, &name);
+
+	if (lag == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("replication slot \"%s\" is gone from shard \"%s\"", name, source->shard));
+	return strtoll(lag, NULL, 10);
+}
+
+/* Does the target fail to apply what comes? */
+static void
+check_errors(SlMover *mover, SlConn *target)
+{
+	const char *name = name_of(mover);
+	char	   *count = ask(target, "SELECT apply_error_count FROM pg_catalog.pg_stat_subscription_stats WHERE subname OPERATOR(pg_catalog.=) $1",
+							1, &name);
+
+	if (count != NULL && strcmp(count, "0") != 0)
+		ereport(ERROR,
+				errcode(SL_ERR_DIFFERENT),
+				errmsg("shard \"%s\" could not apply changes", target->shard),
+				errhint("The log of its server says why."));
+}
+
+/* Waits until hardly anything is left to be applied. */
+void
+sl_move_follow(SlMover *mover, SlConn *source, SlConn *target)
+{
+	TimestampTz moved = GetCurrentTimestamp();
+	int64		last = PG_INT64_MAX;
+	int64		lag;
+
+	while ((lag = find_lag(mover, source)) < 0 || lag > NEAR_BYTES)
+	{
+		check_errors(mover, target);
+		if (lag >= 0 && lag < last)
+			moved = GetCurrentTimestamp();
+		if (lag >= 0)
+			last = lag;
+		sl_move_show_lag(mover, lag);
+		if (TimestampDifferenceExceeds(moved, GetCurrentTimestamp(), STUCK_MS))
+			ereport(ERROR,
+					errcode(SL_ERR_UNREACHABLE),
+					errmsg("changes of shard \"%s\" do not reach shard \"%s\"", source->shard, target->shard),
+					errdetail("Nothing has been applied for %d seconds.", STUCK_MS / 1000),
+					errhint("The log of the server of \"%s\" says why; it must reach \"%s\" by the address that the router has.",
+							target->shard, source->shard));
+		sl_move_pause(mover, GetCurrentTimestamp(), "changes to be applied");
+	}
+	sl_move_show_lag(mover, lag);
+}
+
+/*
+ * Writes a row into the source's log, and waits until it is on the target: then
+ * everything before it is, too.  Returns false if that takes longer than it may.
+ */
+bool
+sl_move_pass_marker(SlMover *mover, SlConn *source, SlConn *target, int limit_ms)
+{
+	char	   *marker = marker_of(mover);
+	char	   *number = ask(source, psprintf("INSERT INTO %s SELECT coalesce(pg_catalog.max(n), 0) OPERATOR(pg_catalog.+) 1 FROM %s RETURNING n",
+											  marker, marker), 0, NULL);
+	char	   *sql = psprintf("SELECT EXISTS (SELECT FROM %s WHERE n OPERATOR(pg_catalog.=) %s)", marker, number);
+	TimestampTz since = GetCurrentTimestamp();
+
+	while (strcmp(ask(target, sql, 0, NULL), "t") != 0)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), limit_ms))
+			return false;
+		pg_usleep(1000);
+	}
+	return true;
+}
+
+/* The end ---------------------------------------------------------------------------------- */
+
+/* Whoever still reads from the slot is sent away. */
+static void
+drop_slot(SlMover *mover, SlConn *source)
+{
+	const char *name = name_of(mover);
+	TimestampTz since = GetCurrentTimestamp();
+
+	exec(source, psprintf("SELECT pg_catalog.pg_terminate_backend(active_pid) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) '%s' AND active", name));
+	while (strcmp(ask(source, "SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1 AND active", 1, &name), "0") != 0)
+		sl_move_pause(mover, since, "a replication slot to be free");
+	exec(source, psprintf("SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) '%s'", name));
+}
+
+/*
+ * Takes away what is on the source, so that its log need not be kept, even if the
+ * target cannot be reached.
+ */
+void
+sl_move_unpublish(SlMover *mover, SlConn *source)
+{
+	drop_slot(mover, source);
+	exec(source, psprintf("DROP PUBLICATION IF EXISTS %s", name_of(mover)));
+	exec(source, psprintf("DROP TABLE IF EXISTS %s", marker_of(mover)));
+}
+
+/*
+ * Takes away what is on the target.  The slot is not the subscription's to drop:
+ * in one server with the source that could wait for itself.
+ */
+void
+sl_move_unsubscribe(SlMover *mover, SlConn *target)
+{
+	const char *name = name_of(mover);
+
+	if (strcmp(ask(target, "SELECT pg_catalog.count(*) FROM pg_catalog.pg_subscription WHERE subname OPERATOR(pg_catalog.=) $1", 1, &name), "0") != 0)
+	{
+		exec(target, psprintf("ALTER SUBSCRIPTION %s DISABLE", name));
+		exec(target, psprintf("ALTER SUBSCRIPTION %s SET (slot_name = NONE)", name));
+		exec(target, psprintf("DROP SUBSCRIPTION %s", name));
+	}
+	exec(target, psprintf("DROP TABLE IF EXISTS %s", marker_of(mover)));
+}
