@@ -52,6 +52,19 @@ SELECT plant('INSERT INTO move_refuse.t VALUES (' || :key || ', NULL)');
 CALL shardlet.move_shardlet(:one, 's2', 'read_only');
 SELECT plant('DELETE FROM move_refuse.t WHERE k = ' || :key);
 
+-- Online: a key outside of the replica identity would break the application's updates.
+\set VERBOSITY terse
+CREATE TABLE no_key (k bigint NOT NULL, v int PRIMARY KEY);
+ALTER TABLE no_key DROP CONSTRAINT no_key_pkey;
+SELECT shardlet.distribute('no_key', 'mv', 'k');
+CALL shardlet.move_shardlet(:one, 's2');
+DROP TABLE no_key;
+CREATE TABLE generated (d jsonb, k bigint GENERATED ALWAYS AS ((d ->> 'k')::bigint) STORED PRIMARY KEY);
+SELECT shardlet.distribute('generated', 'mv', 'k');
+CALL shardlet.move_shardlet(:one, 's2', 'online');
+DROP TABLE generated;
+\set VERBOSITY sqlstate
+
 -- Spread: only to where there is no lane.
 SELECT shardlet.create_map('sp', 'spread', shards => '{s1, s2}');
 SELECT shardlet AS lane FROM shardlet.shardlets WHERE map = 'sp' AND shard = 's1' \gset

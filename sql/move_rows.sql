@@ -83,6 +83,19 @@ CALL shardlet.move_shardlet(:one, 's1', 'read_only');
 SELECT owner_of(:one), state FROM shardlet.shardlets WHERE shardlet = :one;
 SELECT shardlet.alter_shardlet(:one, state => 'online');
 
+-- Online, which a table without a primary key does not allow; with all columns as identity it does.
+\set VERBOSITY terse
+CALL shardlet.move_shardlet(:one, 's2');
+\set VERBOSITY default
+SELECT count(*) FROM shardlet.execute('mv', 'ALTER TABLE move_rows.events REPLICA IDENTITY FULL');
+CALL shardlet.move_shardlet(:one, 's2');
+SELECT owner_of(:one), state FROM shardlet.shardlets WHERE shardlet = :one;
+SELECT * FROM sums EXCEPT SELECT * FROM before;
+CALL shardlet.move_shardlet(:one, 's1', 'online');
+SELECT * FROM sums EXCEPT SELECT * FROM before;
+SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'shardlet%';
+SELECT sum(n) FROM shardlet.query('mv', 'SELECT (SELECT count(*) FROM pg_publication) + (SELECT count(*) FROM pg_subscription)', per_shard => true) AS (n bigint);
+
 -- Emptying a shard.
 CALL shardlet.drain_shard('s2', mode => 'read_only', parallel => 2);
 SELECT shard, count(*) FROM shardlet.shardlets WHERE map = 'mv' GROUP BY shard ORDER BY shard;

@@ -121,6 +121,7 @@ fail(Lane *lane, SlFailure *failure)
 	release(lane);
 	if (copy->explainer != NULL && failure->context != NULL)
 		copy->explainer(copy->explainer_arg, lane->shard, lane->first, failure);
+	sl_failure_blame_move(failure);
 	sl_failure_raise(failure, NameStr(lane->shard->name), copy->sql);
 }
 

@@ -66,6 +66,8 @@ handle_failure(SlFanout *fanout, SlStream *stream)
 	stream->failure = NULL;
 	if (query != NULL)
 		failure->position = sl_text_position(query, failure->position);
+	else
+		sl_failure_blame_move(failure);
 	if (!fanout->spec.skip_failures || all_failed(fanout))
 		sl_failure_raise(failure, stream->shard_name, source);
 	sl_fanout_add_missing(stream->shard);

@@ -101,9 +101,10 @@ release(Lane *lane)
 }
 
 pg_noreturn static void
-fail(Lane *lane, const SlFailure *failure)
+fail(Lane *lane, SlFailure *failure)
 {
 	release(lane);
+	sl_failure_blame_move(failure);
 	sl_failure_raise(failure, NameStr(lane->shard->name), lane->sql);
 }
 

@@ -239,8 +239,15 @@ sl_move_do_follow(SlMover *mover)
 void
 sl_move_do_detach(SlMover *mover)
 {
+	/*
+	 * Whoever reads from the slot goes first, unless the target is away: then
+	 * the source must not keep its log.
+	 */
+	if (mover->move.attempts == 0)
+		sl_move_unsubscribe(mover, open_shard(mover->to));
 	sl_move_unpublish(mover, open_shard(mover->from));
-	sl_move_unsubscribe(mover, open_shard(mover->to));
+	if (mover->move.attempts > 0)
+		sl_move_unsubscribe(mover, open_shard(mover->to));
 }
 
 /* Rows --------------------------------------------------------------------------------- */

@@ -163,8 +163,8 @@ sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target)
 
 	/* There may be a password in it, so an error does not repeat it. */
 	(void) sl_remote_try(target, psprintf("CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s"
-						  " WITH (create_slot = false, copy_data = false, enabled = false, slot_name = %s, synchronous_commit = off)",
-						  name, quote_literal_cstr(conninfo_of(source)), name, name), 0, NULL, DT_NOEND, &failure);
+										  " WITH (create_slot = false, copy_data = false, enabled = false, slot_name = %s, synchronous_commit = off)",
+										  name, quote_literal_cstr(conninfo_of(source)), name, name), 0, NULL, DT_NOEND, &failure);
 	if (failure != NULL)
 		sl_failure_raise(failure, target->shard, NULL);
 	exec(target, psprintf("ALTER SUBSCRIPTION %s ENABLE", name));
@@ -178,7 +178,7 @@ find_lag(SlMover *mover, SlConn *source)
 {
 	const char *name = name_of(mover);
 	char	   *lag = ask(source, "SELECT CASE WHEN active THEN pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn)::pg_catalog.int8 ELSE -1 END FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1",
-						   1, &name);
+						  1, &name);
 
 	if (lag == NULL)
 		ereport(ERROR,

@@ -118,6 +118,21 @@ sl_failure_make(SlConn *conn, const PGresult *result)
 	return failure;
 }
 
+/*
+ * A shard that does not own a row any more which a statement of ours sent it: rows
+ * were moved after the statement was routed.  To the application that is a
+ * conflict with somebody else, and the same once more will do.
+ */
+void
+sl_failure_blame_move(SlFailure *failure)
+{
+	if (failure->sqlstate != SL_ERR_NOT_OWNER)
+		return;
+	failure->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	failure->message = "could not serialize access because rows were moved to another shard";
+	failure->hint = "Retry the transaction.";
+}
+
 static int
 set_name(int field, const char *value)
 {

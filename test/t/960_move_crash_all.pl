@@ -85,9 +85,9 @@ my %faults = (
 		$c->proxy($_)->normal for 1, 2;
 	});
 
-for my $mode ($ENV{SL_MOVE_MODES} ? split(/ /, $ENV{SL_MOVE_MODES}) : ('read_only', 'offline'))
+for my $mode ($ENV{SL_MOVE_MODES} ? split(/ /, $ENV{SL_MOVE_MODES}) : ('online', 'read_only', 'offline'))
 {
-	for my $point (MoveProbe->points('forth'))
+	for my $point (MoveProbe->points($mode eq 'online' ? 'online' : 'forth'))
 	{
 		for my $what (sort keys %faults)
 		{
