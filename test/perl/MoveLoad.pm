@@ -93,6 +93,7 @@ sub start
 	my @scripts = map { ('-f', "$self->{folder}/$_.sql\@$scripts{$_}[0]") } sort keys %scripts;
 
 	$self->{output} = '';
+	$self->{end} = time + $self->{seconds} - 1;
 	$self->{pgbench} = IPC::Run::start(
 		[
 			'pgbench', '-n', '-M', 'prepared', '-c', $self->{clients}, '-j', 2, '-T', $self->{seconds},
@@ -105,7 +106,8 @@ sub start
 sub runs
 {
 	my ($self) = @_;
-	return $self->{pgbench}->pumpable;
+	$self->{pgbench}->pump_nb;
+	return $self->{pgbench}->pumpable && time < $self->{end};
 }
 
 # Everybody is done: no error but those that were tried again, and all is as the model says.
