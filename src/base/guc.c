@@ -100,7 +100,7 @@ static const IntSetting int_settings[] = {
 	{
 		"shardlet.move_wait_timeout",
 		"Longest time that a move waits for transactions that are older than one of its steps; 0 is no limit.",
-		&sl_move_wait_timeout, 0, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS
+		&sl_move_wait_timeout, 600 * 1000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS
 	},
 	{
 		"shardlet.recovery_interval",
