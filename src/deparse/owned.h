@@ -5,6 +5,8 @@
 #ifndef SL_OWNED_H
 #define SL_OWNED_H
 
+#include "nodes/parsenodes.h"
+
 #include "map/table.h"
 
 /* range.c */
@@ -17,5 +19,8 @@ extern List *sl_owned_place(int offset, bool has_where, List *members);
 extern const char *sl_owned_apply(const char *sql, List *places);
 extern uint64 sl_owned_stamp(List *places);
 extern bool sl_owned_is_newer(List *places, Snapshot snapshot);
+
+/* owned_query.c */
+extern char *sl_owned_travel_sql(Query *query, List **places);
 
 #endif							/* SL_OWNED_H */

@@ -2,9 +2,10 @@
  * move_catalog.c
  *		Rows of moves, to and from structs; who works on a move.
  *
- * Two locks.  Whoever changes a row of a move, or begins a move of a shardlet,
- * has the row's lock for its transaction.  The process that does a move has
- * another one as long as it lives, so that there is only one.
+ * Two locks.  Whoever changes a row of a move has the row's lock for its
+ * transaction.  The process that does a move has another one as long as it lives,
+ * so that there is only one: an advisory lock, since other locks of a session go
+ * when a transaction fails.
  */
 #include "postgres.h"
 
@@ -37,11 +38,8 @@ enum
 	MOVE_COLUMNS = MOVE_RELATIONS
 };
 
-/* What the locks are told apart by. */
-enum
-{
-	LOCK_ROW = 1, LOCK_WORKER
-};
+/* Tells the lock of a process from advisory locks of applications. */
+#define OWNER_LOCK 21326
 
 static const char *const mode_names[] = {
 	[SL_MOVE_ONLINE] = "online",
@@ -243,7 +241,7 @@ sl_move_all_open(void)
 void
 sl_move_lock(int64 id)
 {
-	LockDatabaseObject(sl_catalog_oid(SL_MOVE_TABLE), (Oid) id, LOCK_ROW, ExclusiveLock);
+	LockDatabaseObject(sl_catalog_oid(SL_MOVE_TABLE), (Oid) id, 0, ExclusiveLock);
 }
 
 static LOCKTAG
@@ -251,7 +249,7 @@ owner_tag(int64 id)
 {
 	LOCKTAG		tag;
 
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, sl_catalog_oid(SL_MOVE_TABLE), (Oid) id, LOCK_WORKER);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (id >> 32), (uint32) id, OWNER_LOCK);
 	return tag;
 }
 

@@ -368,7 +368,7 @@ clear_target(SlMover *mover, SlConn *source, SlConn *target)
 		sl_move_unpublish(mover, source);
 		sl_move_unsubscribe(mover, target);
 	}
-	sl_move_remove(mover, target);
+	sl_move_remove(mover, mover->to, target);
 }
 
 /* All rows of the range go to the other shard. */
@@ -430,7 +430,7 @@ sl_move_do_verify(SlMover *mover)
 void
 sl_move_do_remove(SlMover *mover)
 {
-	sl_move_remove(mover, open_shard(mover->from));
+	sl_move_remove(mover, mover->from, open_shard(mover->from));
 }
 
 void

@@ -71,6 +71,6 @@ extern void sl_move_wait_for_users(SlMover *mover);
 extern void sl_move_wait_for_writers(SlMover *mover, SlConn *conn);
 
 /* move_remove.c */
-extern void sl_move_remove(SlMover *mover, SlConn *conn);
+extern void sl_move_remove(SlMover *mover, const SlShard *shard, SlConn *conn);
 
 #endif							/* SL_MOVE_INTERNAL_H */

@@ -45,12 +45,24 @@ remove_from(SlMover *mover, SlConn *conn, const SlMoveTable *table)
 	}
 }
 
-/* Removes all rows of the range from the shard behind the connection. */
+/* Whatever else went wrong: the owner's rows are not removed. */
+static void
+check_not_owner(const SlMover *mover, const SlShard *shard)
+{
+	SlShardletRow row;
+
+	if (!sl_shardlet_row_read(mover->move.shardlet, &row) || row.shard_id == shard->id)
+		elog(ERROR, "shard \"%s\" owns shardlet %lld, whose rows were to be removed there", NameStr(shard->name),
+			 (long long) mover->move.shardlet);
+}
+
+/* Removes all rows of the range from the shard, which the connection is to. */
 void
-sl_move_remove(SlMover *mover, SlConn *conn)
+sl_move_remove(SlMover *mover, const SlShard *shard, SlConn *conn)
 {
 	ListCell   *cell;
 
+	check_not_owner(mover, shard);
 	(void) sl_remote_exec(conn, "SET session_replication_role = replica", 0, NULL);
 	foreach(cell, mover->tables)
 		remove_from(mover, conn, lfirst(cell));

@@ -162,6 +162,8 @@ record(SlMover *mover, const Step *step)
 	SlMove		move;
 
 	reread(&move, mover->move.id);
+	if (strcmp(move.phase, step->phase) != 0)
+		elog(ERROR, "move %lld is in phase \"%s\", not \"%s\"", (long long) move.id, move.phase, step->phase);
 	strlcpy(move.phase, phase_behind(&move, step), sizeof(move.phase));
 	if (step->end != NULL)
 	{

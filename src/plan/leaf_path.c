@@ -31,6 +31,7 @@
 
 #include "agg/agg.h"
 #include "compat.h"
+#include "deparse/owned.h"
 #include "deparse/travel.h"
 #include "plan/leaf.h"
 #include "plan/plan.h"
@@ -76,7 +77,10 @@ plan_leaf(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *targe
 	CustomScan *scan;
 	ListCell   *cell;
 
-	road.sql = sl_travel_sql(path->query);
+	if (path->leaf->where->kind == SL_WHERE_ONE)
+		road.sql = sl_travel_sql(path->query);
+	else
+		road.sql = sl_owned_travel_sql(path->query, &road.owned);
 	road.params = path->params;
 	road.programs = path->leaf->where->programs;
 	road.expressions = path->expressions;

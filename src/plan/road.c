@@ -156,6 +156,7 @@ sl_road_plan(const SlRoad *road, List *target_list)
 	scan->custom_private = lappend(scan->custom_private,
 								   makeString(road->relations != NULL ? road->relations : ""));
 	scan->custom_private = lappend(scan->custom_private, makeInteger((int) road->user));
+	scan->custom_private = lappend(scan->custom_private, copyObject(road->owned));
 	scan->methods = strcmp(road->name, SL_ROAD_SHIP) == 0 ? &ship_methods : &scatter_methods;
 	return scan;
 }

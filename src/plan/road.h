@@ -31,6 +31,8 @@ typedef struct SlRoad
 {
 	const char *name;			/* SL_ROAD_SHIP or SL_ROAD_SCATTER */
 	char	   *sql;			/* without LIMIT and OFFSET if these are below */
+	List	   *owned;			/* places for conditions in it, if several
+								 * shards get it: see deparse/owned.c */
 	List	   *params;			/* expressions for $1, $2 ... */
 	List	   *programs;		/* (Integer table's OID, program) */
 	List	   *expressions;	/* that the programs refer to by number */
@@ -59,7 +61,8 @@ enum
 	SL_ROAD_LIMIT,				/* IntList: places in custom_exprs behind
 								 * parameters, or -1 */
 	SL_ROAD_RELATIONS,			/* String */
-	SL_ROAD_USER				/* Integer */
+	SL_ROAD_USER,				/* Integer */
+	SL_ROAD_OWNED				/* List, as above */
 };
 
 /* A road that is travelled. */

@@ -32,6 +32,7 @@ sl_road_begin(CustomScanState *node, EState *estate, int eflags)
 
 	state->ask.sql = strVal(list_nth(items, SL_ROAD_SQL));
 	state->ask.lock = "";
+	state->ask.owned = list_nth(items, SL_ROAD_OWNED);
 	state->ask.relations = strVal(list_nth(items, SL_ROAD_RELATIONS));
 	state->ask.flags = intVal(list_nth(items, SL_ROAD_FLAGS));
 	state->ask.param_count = intVal(list_nth(items, SL_ROAD_PARAM_COUNT));

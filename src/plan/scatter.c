@@ -15,6 +15,7 @@
 #include "optimizer/tlist.h"
 
 #include "compat.h"
+#include "deparse/owned.h"
 #include "deparse/travel.h"
 #include "plan/insert.h"
 #include "plan/plan.h"
@@ -127,7 +128,7 @@ sl_scatter_plan(Query *original, const SlWhere *where, int options)
 	if (travelling == NULL)
 		return NULL;
 	columns = returned_columns(original, query);
-	road.sql = sl_travel_sql(travelling);
+	road.sql = sl_owned_travel_sql(travelling, &road.owned);
 	road.params = sl_finish_expressions(ship.params);
 	road.programs = where->programs;
 	road.expressions = sl_finish_expressions(where->expressions);
