@@ -85,10 +85,6 @@ BEGIN
 END $$;
 SELECT * FROM compare('AGG');
 SELECT * FROM compare('AGG FILTER (WHERE mod(id, 3) = 0)');
--- What cannot be split is as right, from the rows.
-SET shardlet.scatter = off;
-SELECT DISTINCT shards FROM compare('AGG');
-SET shardlet.scatter = on;
 SET client_min_messages = warning;
 DROP TABLE t;
 DROP SCHEMA agg_builtin CASCADE;

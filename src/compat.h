@@ -445,12 +445,15 @@ sl_without_group_entry(const Query *query)
 	{
 		RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
 
-		if (entry->rtekind == RTE_GROUP)
-		{
-			entry->rtekind = RTE_RESULT;
-			entry->groupexprs = NIL;
-		}
+		if (entry->rtekind != RTE_GROUP)
+			continue;
+		entry->rtekind = RTE_RESULT;
+		entry->groupexprs = NIL;
 	}
+
+	/* Others keep their numbers. */
+	if (llast_node(RangeTblEntry, result->rtable)->rtekind == RTE_RESULT)
+		result->rtable = list_delete_last(result->rtable);
 #endif
 	return result;
 }
