@@ -106,11 +106,16 @@ my $oracle = TableOracle->new(plain => $plain, router => $router, log => $log, a
 #	change   => file with DDL for both sides that comes before
 #	lists    => pattern, not all of them
 #	settings => of the router's session
+my @gather = ('shardlet.ship = off', 'shardlet.scatter = off');
 my @passes = (
 	[ 'as distributed', 'simple' ],
 	[ 'other attribute numbers, prepared', 'prepared', change => 'altered' ],
 	[ 'read in parts', 'portal', settings => ['shardlet.consistent_reads = on'] ],
-	[ 'nested loops', 'simple', lists => '^(1|20|21|3[2-4])', settings => [ map { "enable_$_ = off" } qw(hashjoin mergejoin material memoize hashagg) ] ],
+	[ 'generic plans', 'prepared', lists => '^(11|13|2[4-6]|38|41)', settings => ['plan_cache_mode = force_generic_plan'] ],
+	[ 'no ship', 'simple', settings => ['shardlet.ship = off'] ],
+	[ 'no scatter', 'simple', settings => ['shardlet.scatter = off'] ],
+	[ 'gather', 'prepared', settings => [@gather] ],
+	[ 'gather, nested loops', 'simple', lists => '^(1|20|21|3[2-4])', settings => [ @gather, map { "enable_$_ = off" } qw(hashjoin mergejoin material memoize hashagg) ] ],
 );
 my ($only, $pass_only) = map { $ENV{$_} // '' } qw(TABLE_ORACLE_ONLY TABLE_ORACLE_PASS);
 my @lists = grep { m{([^/]+)\.sql$} && $1 =~ /(?:$only)/ } sort glob "$folder/*.sql";
@@ -139,7 +144,7 @@ for my $pass (@passes)
 	}
 	is($oracle->compare_tables(@names), 0, "rows of all tables, $name");
 }
-cmp_ok($total, '>=', 3 * 450, "$total statements were compared") if $only eq '' && $pass_only eq '';
+cmp_ok($total, '>=', 6 * 2000, "$total statements were compared") if $only eq '' && $pass_only eq '';
 note(sprintf '%.1f s: %s:%d', $_->[0], $_->[1]{file}, $_->[1]{line}) for sort { $b->[0] <=> $a->[0] } @{ $oracle->{slow} // [] };
 
 $_->close for $plain, $router;

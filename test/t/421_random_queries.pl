@@ -52,8 +52,6 @@ for my $database ('plain', 'other', 'app')
 	$node->safe_psql($database, RandomSchema::views_sql() . 'ANALYZE');
 }
 
-# These appear with the roads.
-@roads = ($roads[0]) if $c->sql("SELECT count(*) FROM pg_settings WHERE name IN ('shardlet.ship', 'shardlet.scatter')") ne '2';
 @roads = grep { $_->[0] =~ /$wanted_roads/ } @roads;
 @roads = ([ 'self test', @other_plans ]) if $self_test;
 my $oracle = RandomOracle->new(
