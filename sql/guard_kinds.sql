@@ -73,6 +73,11 @@ INSERT INTO tenants VALUES ('a', 2, 1);
 \set VERBOSITY default
 \c contrib_regression
 SELECT shardlet.assign_key('gk_list', 's1', 'c', 1) AS id \gset
+-- Rows of such a key can only be where the default is.
+\set VERBOSITY sqlstate
+SELECT shardlet.assign_key('gk_list', 's2', 'd', 1);
+\set VERBOSITY default
+SELECT shardlet.route('gk_list', 'e', 1) FROM (SELECT shardlet.assign_key('gk_list', NULL, 'e', 1)) k;
 \c contrib_regression_s1
 SET search_path = gk;
 INSERT INTO tenants VALUES ('c', 1, 1);
@@ -163,6 +168,16 @@ SELECT shardlet.guard_hold('gk_range', version - 1) FROM shardlet.catalog_guard_
 
 \c contrib_regression
 SET client_min_messages = warning;
+-- A shardlet that has rows is not taken out of its map.
+\set VERBOSITY sqlstate
+SELECT shardlet.unassign(shardlet) FROM shardlet.shardlets WHERE map = 'gk_range' AND low IS NULL;
+SELECT shardlet.unassign(shardlet) FROM shardlet.shardlets WHERE map = 'gk_via' AND low = '0';
+SELECT shardlet.unassign(shardlet) FROM shardlet.shardlets WHERE map = 'gk_spread' AND shard = 's1';
+\set VERBOSITY default
+DELETE FROM gk.days;
+DELETE FROM gk.logs;
+SELECT shardlet.unassign(shardlet) FROM shardlet.shardlets WHERE map = 'gk_range' AND low IS NULL;
+SELECT shardlet.unassign(shardlet) FROM shardlet.shardlets WHERE map = 'gk_spread' AND shard = 's1';
 SELECT shardlet.undistribute('gk.rates');
 DROP TABLE gk.days, gk.tenants, gk.rest, gk.logs;
 DROP SCHEMA gk CASCADE;

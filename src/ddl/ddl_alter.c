@@ -28,6 +28,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "fanout/fanout.h"
 #include "deparse/deparse.h"
 
 /* Where a subcommand runs; on a reference table, which is a plain one, always here. */
@@ -430,6 +431,19 @@ check_primary_key(const SlTable *table)
 			errhint("Drop the old one and add the new one in one ALTER TABLE."));
 }
 
+/* All triggers of users were meant, and not the guard. */
+static void
+guard_anew(SlDdl *ddl, const SlTable *table)
+{
+	List	   *shards = sl_guarding_shards(sl_table_homes(table));
+
+	if (table->kind == SL_TABLE_SHARDED && shards != NIL)
+		sl_ddl_add_step(ddl, shards,
+						sl_guarding_sql(get_namespace_name(get_rel_namespace(table->relid)),
+										get_rel_name(table->relid), table->map,
+										sl_table_key_of(table)));
+}
+
 /*
  * Writes what shards get, now that the statement has run here: one ALTER TABLE,
  * and around it what columns with special defaults need.
@@ -480,6 +494,8 @@ finish_alter(SlDdl *ddl)
 			sl_ddl_set_own_default(ddl, alteration->table, alteration->name, command->name);
 		if (command->subtype == AT_ChangeOwner)
 			change_owner(ddl, alteration, command);
+		if (command->subtype == AT_DisableTrigAll || command->subtype == AT_DisableTrigUser)
+			guard_anew(ddl, alteration->table);
 		if (command->subtype == AT_AddConstraint)
 			sl_ddl_add_key(alteration->table, castNode(Constraint, command->def));
 	}

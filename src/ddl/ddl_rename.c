@@ -82,6 +82,8 @@ guard_anew(SlDdl *ddl, const SlTable *table, const RenameStmt *statement)
 		if (strcmp(lfirst(cell), statement->subname) == 0)
 			lfirst(cell) = statement->newname;
 	}
+	if (sl_guarding_shards(sl_table_homes(table)) == NIL)
+		return;
 	sl_ddl_add_step(ddl, sl_guarding_shards(sl_table_homes(table)),
 					sl_guarding_sql(get_namespace_name(get_rel_namespace(table->relid)),
 									get_rel_name(table->relid), table->map, key));

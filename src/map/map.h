@@ -217,6 +217,7 @@ extern SlShardletRow sl_map_new_shardlet(const SlMap *map, const SlShard *shard,
 extern void sl_map_touch_shard(int32 shard_id);
 extern void sl_map_forget_shard(int32 shard_id);
 extern void (*sl_map_add_tables) (SlMap *map, SlShard *shard);
+extern int64 (*sl_map_count_misplaced) (SlMap *map, SlShard *shard);
 extern void sl_map_join_shard(SlMap *map, SlShard *shard);
 extern void sl_map_include_shard(SlMap *map, SlShard *shard);
 extern SlShard **sl_map_place(SlMap *map, int count);

@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "map/map.h"
+#include "map/table.h"
 
 PG_FUNCTION_INFO_V1(shardlet_assign_range);
 PG_FUNCTION_INFO_V1(shardlet_assign_key);
@@ -290,14 +291,40 @@ make_key_row(NewKeys *keys, int index, const SlShard *shard, int64 version)
 	check_new_key(keys, index);
 }
 
+/*
+ * Rows of a key that the default has had until now are on the default's shard.
+ * So the key stays there if there are tables; it can be moved then.
+ */
+static void
+stay_with_default(Change *change)
+{
+	SlMap	   *map = change->map;
+	SlShard    *home;
+
+	if (map->shardlet_count == 0 || sl_table_names_of(map, NULL) == NIL)
+		return;
+	home = map->shardlets[0].shard;
+	if (change->shard != NULL && change->shard != home)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("key cannot be assigned to shard \"%s\"", NameStr(change->shard->name)),
+				errdetail("Map \"%s\" has tables, and rows of the key are on shard \"%s\", which has the default shardlet.",
+						  NameStr(map->name), NameStr(home->name)),
+				errhint("Assign it to shard \"%s\", and move the shardlet then.", NameStr(home->name)));
+	change->shard = home;
+}
+
 /* Inserts keys whose values are in place, on one shard or placed by load. */
 static void
 insert_keys(NewKeys *keys, int count, Change *change)
 {
 	SlMap	   *map = keys->map;
-	SlShard   **placed = change->shard == NULL ? sl_map_place(map, count) : NULL;
-	int			nest_level = sl_map_begin_plain_output();
+	SlShard   **placed;
+	int			nest_level;
 
+	stay_with_default(change);
+	placed = change->shard == NULL ? sl_map_place(map, count) : NULL;
+	nest_level = sl_map_begin_plain_output();
 	for (int i = 0; i < count; i++)
 		make_key_row(keys, i, placed ? placed[i] : change->shard, change->version);
 	sl_map_end_plain_output(nest_level);
@@ -377,15 +404,43 @@ open_shardlet(FunctionCallInfo fcinfo, const char *function, SlShardletRow *row)
 	return sl_map_open_shardlet(sl_map_arg_int64(fcinfo, 0, "shardlet"), row);
 }
 
-/* unassign(shardlet) */
+static int64
+count_misplaced(SlMap *map, int32 shard_id)
+{
+	SlShard    *shard = sl_shard_by_id(shard_id);
+
+	if (sl_map_count_misplaced == NULL || !shard->exists || shard->state == SL_STATE_OFFLINE)
+		return 0;
+	return sl_map_count_misplaced(map, shard);
+}
+
+/*
+ * unassign(shardlet)
+ *
+ * Its rows would belong to nobody.  There can be some before, of a move, or
+ * because somebody wrote past the guard; but there must not be more then.
+ */
 Datum
 shardlet_unassign(PG_FUNCTION_ARGS)
 {
 	SlShardletRow row;
 	SlMap	   *map = open_shardlet(fcinfo, "shardlet.unassign()", &row);
+	int64		before = count_misplaced(map, row.shard_id);
+	int64		after;
 
 	sl_shardlet_row_delete(&row);
 	sl_map_finish_change(map);
+	map = sl_map_get_by_id(row.map_id);
+	after = count_misplaced(map, row.shard_id);
+	if (after > before)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("shardlet %lld of map \"%s\" has rows", (long long) row.id, NameStr(map->name)),
+				errdetail_plural("There is %lld row on shard \"%s\".",
+								 "There are %lld rows on shard \"%s\".",
+								 (unsigned long) (after - before), (long long) (after - before),
+								 NameStr(sl_shard_by_id(row.shard_id)->name)),
+				errhint("Delete the rows first, or give the shardlet to another shard."));
 	PG_RETURN_VOID();
 }
 

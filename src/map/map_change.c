@@ -216,6 +216,9 @@ sl_map_forget_shard(int32 shard_id)
 /* Makes the map's tables on a shard that joins it; set by the area of tables. */
 void		(*sl_map_add_tables) (SlMap *map, SlShard *shard) = NULL;
 
+/* Counts rows on a shard that are in no shardlet of it; set there as well. */
+int64		(*sl_map_count_misplaced) (SlMap *map, SlShard *shard) = NULL;
+
 /* Makes a shard one of the map's. */
 void
 sl_map_join_shard(SlMap *map, SlShard *shard)

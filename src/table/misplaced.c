@@ -173,6 +173,58 @@ count_on_shard(const Search *search, const SlShard *shard, SlConn *conn)
 	return strtoll(row[0], NULL, 10);
 }
 
+/* A spread map has no keys: rows are misplaced if the shard has no shardlet. */
+static int64
+count_without_lane(const Search *search, const SlShard *shard, SlConn *conn)
+{
+	char	  **row;
+
+	if (sl_map_count_shardlets(shard->id, search->map->id) > 0)
+		return 0;
+	row = linitial(sl_remote_rows(conn, psprintf("SELECT pg_catalog.count(*) FROM %s", search->name), 0, NULL));
+	return strtoll(row[0], NULL, 10);
+}
+
+static int64
+count_of_table(SlMap *map, const SlTable *table, SlReply *reply)
+{
+	Search		search = {.map = map};
+	SlTxnUse	use = {0};
+	ListCell   *cell;
+
+	search.name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table->relid)),
+											 get_rel_name(table->relid));
+	foreach(cell, sl_table_key_of(table))
+		search.columns[foreach_current_index(cell)] = pstrdup(quote_identifier(lfirst(cell)));
+	sl_txn_join(reply->conn, &use);
+	return map->kind == SL_KIND_SPREAD ? count_without_lane(&search, reply->shard, reply->conn) :
+		count_on_shard(&search, reply->shard, reply->conn);
+}
+
+/* Counts the rows of all tables of a map that a shard has and does not own. */
+int64
+sl_misplaced_count(SlMap *map, SlShard *shard)
+{
+	SlReply    *reply = NULL;
+	int64		total = 0;
+	int			count;
+	int			level = sl_definition_begin_output();
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		if (table->kind != SL_TABLE_SHARDED || strcmp(table->map, NameStr(map->name)) != 0)
+			continue;
+		if (reply == NULL)
+			reply = sl_command_begin(list_make1(shard), false, &count);
+		total += count_of_table(map, table, reply);
+	}
+	AtEOXact_GUC(true, level);
+	return total;
+}
+
 static void
 refuse(const char *name, int64 total, const char *lines)
 {

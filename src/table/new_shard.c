@@ -125,4 +125,5 @@ void
 sl_new_shard_init(void)
 {
 	sl_map_add_tables = add_tables;
+	sl_map_count_misplaced = sl_misplaced_count;
 }

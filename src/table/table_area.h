@@ -74,6 +74,7 @@ extern void sl_definition_declare_key(const SlTable *table, const SlDefinition *
 extern void sl_definition_compare(SlDefinition **definitions, SlShard **shards, int count);
 
 /* misplaced.c */
+extern int64 sl_misplaced_count(SlMap *map, SlShard *shard);
 extern void sl_misplaced_check(SlMap *map, const char *schema, const char *name,
 							   List *columns, SlReply *replies, int count);
 
