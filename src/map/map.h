@@ -206,6 +206,7 @@ extern void sl_map_text_to_values(SlMap *map, ArrayType *stored, Datum *values);
 
 /* map_change.c */
 extern SlMap *sl_map_open_for_change(const char *name);
+extern SlMap *sl_map_open_at_rest(const char *name);
 extern SlMap *sl_map_open_for_move(int64 shardlet, SlShardletRow *row);
 extern SlMap *sl_map_open_shardlet(int64 shardlet, SlShardletRow *row);
 extern void sl_map_lock_names(void);

@@ -55,6 +55,25 @@ sl_map_open_for_change(const char *name)
 }
 
 /*
+ * The same for whoever changes which tables the map has, or needs all of their
+ * rows: no shardlet may be on its way.
+ */
+SlMap *
+sl_map_open_at_rest(const char *name)
+{
+	SlMap	   *map = sl_map_open_for_change(name);
+
+	if (map->stray_count > 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("a shardlet of map \"%s\" is being moved", name),
+				errdetail("See move %lld in shardlet.moves.", (long long) map->strays[0].move),
+				errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld).",
+						(long long) map->strays[0].move));
+	return map;
+}
+
+/*
  * Locks the map of a shardlet and reads the shardlet's row, for the move of that
  * shardlet.
  */

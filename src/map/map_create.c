@@ -308,7 +308,7 @@ shardlet_drop_map(PG_FUNCTION_ARGS)
 	SlMap	   *map;
 
 	sl_check_writable("shardlet.drop_map()");
-	map = sl_map_open_for_change(sl_map_arg_name(fcinfo, 0, "map"));
+	map = sl_map_open_at_rest(sl_map_arg_name(fcinfo, 0, "map"));
 	refuse_used(map);
 	sl_map_announce_drop(map);
 	sl_map_row_delete(map->id);

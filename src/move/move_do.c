@@ -245,7 +245,8 @@ sl_move_do_detach(SlMover *mover)
 	 */
 	if (mover->move.attempts == 0)
 		sl_move_unsubscribe(mover, open_shard(mover->to));
-	sl_move_unpublish(mover, open_shard(mover->from));
+	if (mover->from->exists)
+		sl_move_unpublish(mover, open_shard(mover->from));
 	if (mover->move.attempts > 0)
 		sl_move_unsubscribe(mover, open_shard(mover->to));
 }
@@ -430,7 +431,9 @@ sl_move_do_verify(SlMover *mover)
 void
 sl_move_do_remove(SlMover *mover)
 {
-	sl_move_remove(mover, mover->from, open_shard(mover->from));
+	/* A shard that was dropped meanwhile keeps what it has. */
+	if (mover->from->exists)
+		sl_move_remove(mover, mover->from, open_shard(mover->from));
 }
 
 void
@@ -441,5 +444,6 @@ sl_move_do_undo_remove(SlMover *mover)
 	/* The source must not keep its log for a target that is away. */
 	if (source != NULL)
 		sl_move_unpublish(mover, source);
-	clear_target(mover, source, open_shard(mover->to));
+	if (mover->to->exists)
+		clear_target(mover, source, open_shard(mover->to));
 }

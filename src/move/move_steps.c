@@ -118,6 +118,17 @@ sl_move_begin(SlMover *mover)
 	MemoryContextSwitchTo(mover->context);
 }
 
+/* The shardlet went with its shard or its map: there is nothing left to be moved. */
+static void
+close_lost(SlMove *move)
+{
+	sl_move_lock(move->id);
+	move->is_open = false;
+	move->last_error = psprintf("shardlet %lld does not exist any more", (long long) move->shardlet);
+	strlcpy(move->phase, "failed", sizeof(move->phase));
+	sl_move_update(move);
+}
+
 static void
 load(SlMover *mover, int64 id)
 {
@@ -126,7 +137,10 @@ load(SlMover *mover, int64 id)
 	if (!mover->move.is_open)
 		return;
 	if (!sl_shardlet_row_read(mover->move.shardlet, &mover->range))
-		elog(ERROR, "could not find shardlet %lld", (long long) mover->move.shardlet);
+	{
+		close_lost(&mover->move);
+		return;
+	}
 	mover->map = sl_map_get_by_id(mover->move.map_id);
 	mover->from = sl_shard_by_id(mover->move.from_shard);
 	mover->to = sl_shard_by_id(mover->move.to_shard);

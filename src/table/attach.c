@@ -242,7 +242,7 @@ shardlet_attach(PG_FUNCTION_ARGS)
 		PG_RETURN_VOID();
 	}
 	if (map != NULL)
-		attachment.map = sl_map_open_for_change(map);
+		attachment.map = sl_map_open_at_rest(map);
 	else
 	{
 		attachment.shard = sl_shard_by_name(shard, false);
@@ -261,6 +261,9 @@ shardlet_detach(PG_FUNCTION_ARGS)
 	ObjectAddress address;
 
 	sl_check_writable("shardlet.detach()");
+	table = sl_table_arg_ours(relid);
+	if (table->kind == SL_TABLE_SHARDED)
+		(void) sl_map_open_at_rest(table->map);
 	sl_table_check_own(relid);
 	table = sl_table_arg_ours(relid);
 	if (table->kind == SL_TABLE_REFERENCE)

@@ -71,7 +71,7 @@ shardlet_distribute(PG_FUNCTION_ARGS)
 
 	sl_check_writable("shardlet.distribute()");
 	check_server();
-	map = sl_map_open_for_change(map_name);
+	map = sl_map_open_at_rest(map_name);
 	sl_table_check_own(relid);
 	sl_table_check_kind(relid);
 	options = sl_table_options_sharded(map, key, false);

@@ -35,7 +35,7 @@ read_options(const ImportForeignSchemaStmt *statement, SlAttachment *attachment)
 		DefElem    *option = lfirst(cell);
 
 		if (strcmp(option->defname, SL_OPTION_MAP) == 0)
-			attachment->map = sl_map_open_for_change(defGetString(option));
+			attachment->map = sl_map_open_at_rest(defGetString(option));
 		else if (strcmp(option->defname, SL_OPTION_KEY) == 0)
 			attachment->key = defGetString(option);
 		else if (strcmp(option->defname, "verify") == 0)

@@ -1,0 +1,119 @@
+
+# Moves meet everything else: long transactions, DDL, another move, a transaction
+# in doubt, those who work on shards directly.
+
+use strict;
+use warnings;
+
+use MoveProbe;
+use PostgreSQL::Test::Utils;
+use ShardletCluster;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+my $c = ShardletCluster->new(shards => 3, router_conf => "shardlet.recovery_interval = 300ms\nlog_statement = none\n",
+	shard_conf => "log_statement = none\nwal_retrieve_retry_interval = 100ms\n");
+my $probe = MoveProbe->new($c);
+my $folder = PostgreSQL::Test::Utils::tempdir;
+my $number = 0;
+
+# Begins a move, and waits until it is at a point.  Returns what lets it go on.
+sub stop_at
+{
+	my ($mode, $phase, $point) = @_;
+	my $file = "$folder/go" . $number++;
+	my $session = $probe->start_move($mode, ($point // "move_$phase") . ":wait=$file");
+
+	$c->poll("SELECT count(*) FROM shardlet.moves WHERE open AND phase = '$phase'", '1');
+	sleep 0.2;
+	return sub {
+		append_to_file($file, 'go');
+		my ($status, undef, $stderr) = $c->psql_end($session);
+		return $c->sqlstate_of($status, $stderr);
+	};
+}
+
+# A transaction that has used a table holds the move up, and sees no row twice.
+my $reader = $c->router->background_psql('app');
+$reader->query_safe('BEGIN; SELECT count(*) FROM orders');
+my $session = $probe->start_move('online', '');
+$c->poll(q{SELECT phase FROM shardlet.moves WHERE open}, 'wait');
+sleep 0.5;
+is($c->sql('SELECT phase FROM shardlet.moves WHERE open'), 'wait', 'a move waits for an older transaction');
+is($reader->query_safe('SELECT count(*) FROM orders'), '2000', 'which sees each row once');
+$reader->query_safe('COMMIT');
+my ($status, undef, $stderr) = $c->psql_end($session);
+is($c->sqlstate_of($status, $stderr), '', 'and goes on when it is over');
+$probe->is_whole('after a long transaction');
+
+# One that keeps its snapshots cannot be followed over a switch; others can.
+my $go = stop_at('online', 'switch');
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM customers');
+my $other = $c->router->background_psql('app');
+$other->query_safe('BEGIN; PREPARE p AS SELECT count(*) FROM orders; EXECUTE p');
+my $file = "$folder/settle";
+append_to_file("$folder/go" . ($number - 1), 'go');
+$c->poll(q{SELECT phase FROM shardlet.moves WHERE open}, 'settle');
+is($other->query_safe('EXECUTE p'), '2000', 'READ COMMITTED sees each row once behind the switch');
+my ($answer, $failed) = $reader->query('SELECT count(*) FROM customers');
+like($reader->{stderr} // '', qr/could not serialize access because rows were moved/, 'REPEATABLE READ has to begin anew');
+$reader->{stderr} = '';
+$reader->query('ROLLBACK');
+$other->query_safe('COMMIT');
+is($go->(), '', 'the move goes on');
+$probe->is_whole('after REPEATABLE READ');
+
+# DDL in the middle: the new column is there, on both sides.
+$go = stop_at('online', 'follow');
+$c->sql(q{ALTER TABLE orders ADD note text DEFAULT 'x'});
+$c->sql(q{UPDATE orders SET note = 'y' WHERE id % 2 = 0});
+is($go->(), '', 'ALTER TABLE meanwhile');
+is($c->sql(q{SELECT note, count(*) FROM orders GROUP BY note ORDER BY note}), "x|1000\ny|1000", 'values of the new column');
+$c->sql('ALTER TABLE orders DROP note');
+$go = stop_at('read_only', 'verify');
+$c->sql(q{CREATE TABLE late (k bigint PRIMARY KEY)});
+is($c->sqlstate(q{SELECT shardlet.distribute('late', 'mv', 'k')}), 'SL008', 'no table joins the map meanwhile');
+is($c->sqlstate(q{SELECT shardlet.undistribute('orders')}), 'SL008', 'nor leaves it');
+is($c->sqlstate(q{SELECT shardlet.detach('orders')}), 'SL008', 'in whichever way');
+is($c->sqlstate("SELECT shardlet.split_shardlet($probe->{shardlet})"), 'SL008', 'the shardlet is not split');
+is($c->sqlstate("SELECT shardlet.alter_shardlet($probe->{shardlet}, state => 'online')"), 'SL008', 'nor changed');
+is($c->sql('SELECT count(*) FROM orders'), '2000', 'copied rows do not count');
+my $key = $c->sql(qq{SELECT k FROM generate_series(1, 200) k WHERE (shardlet.locate('mv', k)).shardlet = $probe->{shardlet} LIMIT 1});
+is($c->sqlstate("UPDATE customers SET name = name WHERE id = $key"), 'SL003', 'read-only');
+is($c->sqlstate('UPDATE customers SET name = name'), 'SL003', 'for all shards, too');
+is($c->sql("SELECT count(*) FROM customers WHERE id = $key"), '1', 'but readable');
+is($c->sqlstate("UPDATE customers SET name = name WHERE id = $key", node => $c->shard($probe->{from})), 'SL003', 'also for those who come directly');
+is($go->(), '', 'the move goes on');
+$c->sql('DROP TABLE late');
+$probe->is_whole('after DDL');
+
+# Who comes to the old owner directly is told the new one.
+$go = stop_at('online', 'settle');
+my ($code, undef, $message) = $c->psql_err("UPDATE customers SET name = name WHERE id = $key", node => $c->shard($probe->{from}));
+like($message, qr/SL002.*DETAIL:  map "mv" version \d+: key is on shard "$probe->{to}"/s, 'SL002 names the owner');
+is($go->(), '', 'the move goes on');
+
+# A transaction in doubt on the source.
+$c->shard_sql($probe->{to}, "BEGIN; UPDATE customers SET name = name WHERE id = $key; PREPARE TRANSACTION 'somebody'");
+$session = $probe->start_move('read_only', '');
+sleep 1;
+is($c->sql('SELECT count(*) FROM shardlet.moves WHERE open'), '1', 'a move waits for a transaction in doubt');
+$c->shard_sql($probe->{from}, "COMMIT PREPARED 'somebody'");
+($status, undef, $stderr) = $c->psql_end($session);
+is($c->sqlstate_of($status, $stderr), '', 'and goes on when it is decided');
+$probe->is_whole('after a transaction in doubt');
+
+# Two at a time of different shardlets.
+my @shardlets = split /\n/, $c->sql(q{SELECT shardlet FROM shardlet.shardlets WHERE map = 'mv' AND shard <> 's3' ORDER BY shardlet});
+my @sessions = map { $c->psql_begin("CALL shardlet.move_shardlet($_, 's3')") } @shardlets;
+my @states = map { $c->sqlstate_of(($c->psql_end($_))[0, 2]) } @sessions;
+is(join(' ', map { $_ eq '' ? 'ok' : $_ } @states), join(' ', map { 'ok' } @shardlets), 'several moves at a time');
+$probe->{shards} = 3;
+$probe->is_whole('after several moves');
+is($c->sqlstate(q{CALL shardlet.drain_shard('s3', parallel => 3)}), '', 'and back');
+is($c->sql(q{SELECT count(*) FROM shardlet.shardlets WHERE map = 'mv' AND shard = 's3'}), '0', 'the shard is empty');
+$probe->is_whole('after drain_shard');
+
+$reader->quit;
+$other->quit;
+done_testing();
