@@ -34,7 +34,7 @@ sub stop_at
 }
 
 # A transaction that has used a table holds the move up, and sees no row twice.
-my $reader = $c->router->background_psql('app');
+my $reader = $c->router->background_psql('app', on_error_stop => 0);
 $reader->query_safe('BEGIN; SELECT count(*) FROM orders');
 my $session = $probe->start_move('online', '');
 $c->poll(q{SELECT phase FROM shardlet.moves WHERE open}, 'wait');
@@ -49,7 +49,7 @@ $probe->is_whole('after a long transaction');
 # One that keeps its snapshots cannot be followed over a switch; others can.
 my $go = stop_at('online', 'switch');
 $reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM customers');
-my $other = $c->router->background_psql('app');
+my $other = $c->router->background_psql('app', on_error_stop => 0);
 $other->query_safe('BEGIN; PREPARE p AS SELECT count(*) FROM orders; EXECUTE p');
 my $file = "$folder/settle";
 append_to_file("$folder/go" . ($number - 1), 'go');
