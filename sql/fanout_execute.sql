@@ -19,7 +19,7 @@ SELECT * FROM shardlet.execute('m', 'INSERT INTO t VALUES (3, ''new'')', atomic 
 SELECT shardlet_shard FROM shardlet.query('m', 'SELECT a FROM t WHERE b = ''new''') AS q(a int, shardlet_shard name);
 SELECT * FROM shardlet.execute('m', 'INSERT INTO t SELECT 4, ''newer'' WHERE 1 / (SELECT count(*) - 3 FROM t WHERE a < 3 OR b = ''new'')::int IS NOT NULL', on_error => 'skip');
 SELECT * FROM shardlet.missing_shards();
-SELECT state, in_transaction, count(*) FROM shardlet.connections GROUP BY 1, 2;
+SELECT state, in_transaction, count(*) FROM shardlet.connections WHERE pid = pg_backend_pid() GROUP BY 1, 2;
 
 -- Errors keep what drivers look at; notices and warnings say where they are from.
 DO $$

@@ -28,7 +28,7 @@ DECLARE
 BEGIN
 	EXECUTE format('SELECT shardlet.token(%L::%s)', value, type) INTO direct;
 	EXECUTE format('SELECT hash_record_extended(ROW(%L::%s), 0)', value, type) INTO record;
-	PERFORM shardlet.create_map('token_case', 'hash', ARRAY[type]);
+	PERFORM shardlet.create_map('token_case', 'hash', ARRAY[type], '{s1}', 1);
 	sql := shardlet.token_sql('token_case', 'k');
 	PERFORM shardlet.drop_map('token_case');
 	EXECUTE format('SELECT %s FROM (SELECT %L::%s AS k) t', sql, value, type) INTO expression;
@@ -43,7 +43,7 @@ DECLARE
 	good bool;
 	sql text;
 BEGIN
-	PERFORM shardlet.create_map('token_case', 'hash', ARRAY[a.type, b.type]);
+	PERFORM shardlet.create_map('token_case', 'hash', ARRAY[a.type, b.type], '{s1}', 1);
 	sql := shardlet.token_sql('token_case', 'x', 'y');
 	PERFORM shardlet.drop_map('token_case');
 	EXECUTE format('SELECT shardlet.token(x, y) = hash_record_extended(ROW(x, y), 0)

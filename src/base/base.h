@@ -5,7 +5,9 @@
 #ifndef SL_BASE_H
 #define SL_BASE_H
 
+#include "access/htup.h"
 #include "nodes/pg_list.h"
+#include "storage/itemptr.h"
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
@@ -83,6 +85,9 @@ extern Oid	sl_catalog_oid(SlCatalog object);
 extern bool sl_catalog_is_installed(void);
 extern Relation sl_catalog_open(SlCatalog table, LOCKMODE lockmode);
 extern int64 sl_catalog_next_id(SlCatalog sequence);
+extern void sl_catalog_insert(Relation relation, HeapTuple tuple);
+extern void sl_catalog_update(Relation relation, ItemPointer tid, HeapTuple tuple);
+extern void sl_catalog_delete(Relation relation, ItemPointer tid);
 
 /* option.c: options of servers and user mappings */
 extern bool sl_option_is_libpq(const char *keyword);

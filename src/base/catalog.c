@@ -14,11 +14,13 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "commands/extension.h"
 #include "commands/sequence.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 
 #include "base/base.h"
 
@@ -114,4 +116,51 @@ int64
 sl_catalog_next_id(SlCatalog sequence)
 {
 	return nextval_internal(sl_catalog_oid(sequence), false);
+}
+
+/*
+ * Writing.  PostgreSQL wants a snapshot to be there where a value may be stored
+ * out of line; a statement has one, a worker's transaction perhaps not.
+ */
+static bool
+push_snapshot(void)
+{
+	if (ActiveSnapshotSet())
+		return false;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return true;
+}
+
+static void
+pop_snapshot(bool was_pushed)
+{
+	if (was_pushed)
+		PopActiveSnapshot();
+}
+
+void
+sl_catalog_insert(Relation relation, HeapTuple tuple)
+{
+	bool		was_pushed = push_snapshot();
+
+	CatalogTupleInsert(relation, tuple);
+	pop_snapshot(was_pushed);
+}
+
+void
+sl_catalog_update(Relation relation, ItemPointer tid, HeapTuple tuple)
+{
+	bool		was_pushed = push_snapshot();
+
+	CatalogTupleUpdate(relation, tid, tuple);
+	pop_snapshot(was_pushed);
+}
+
+void
+sl_catalog_delete(Relation relation, ItemPointer tid)
+{
+	bool		was_pushed = push_snapshot();
+
+	CatalogTupleDelete(relation, tid);
+	pop_snapshot(was_pushed);
 }

@@ -141,8 +141,8 @@ sl_map_row_insert(const SlMapRow *row)
 	nulls[MAP_VIA - 1] = row->via == NULL;
 	values[MAP_VIA - 1] = row->via ? CStringGetTextDatum(row->via) : (Datum) 0;
 	values[MAP_VERSION - 1] = Int64GetDatum(row->version);
-	CatalogTupleInsert(relation, heap_form_tuple(RelationGetDescr(relation),
-												 values, nulls));
+	sl_catalog_insert(relation, heap_form_tuple(RelationGetDescr(relation),
+												values, nulls));
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
 }
@@ -168,7 +168,7 @@ sl_map_row_set_version(int32 map_id, int64 version)
 	replaces[MAP_VERSION - 1] = true;
 	tuple = heap_modify_tuple(tuple, RelationGetDescr(relation), values, nulls,
 							  replaces);
-	CatalogTupleUpdate(relation, &tuple->t_self, tuple);
+	sl_catalog_update(relation, &tuple->t_self, tuple);
 	systable_endscan(scan);
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
@@ -186,7 +186,7 @@ delete_rows(SlCatalog table, SlCatalog index, ScanKeyData *keys, int key_count)
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		CatalogTupleDelete(relation, &tuple->t_self);
+		sl_catalog_delete(relation, &tuple->t_self);
 		count++;
 	}
 	systable_endscan(scan);
@@ -379,7 +379,7 @@ sl_shardlet_row_update(const SlShardletRow *row)
 	if (!sl_shardlet_row_read(row->id, &old))
 		elog(ERROR, "could not find shardlet %lld", (long long) row->id);
 	sl_map_note_shardlet(row, old.shard_id, false);
-	CatalogTupleUpdate(relation, &tid, form_shardlet(relation, row));
+	sl_catalog_update(relation, &tid, form_shardlet(relation, row));
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
 }
@@ -391,7 +391,7 @@ sl_shardlet_row_delete(const SlShardletRow *row)
 	ItemPointerData tid = row->tid;
 
 	sl_map_note_shardlet(row, row->shard_id, true);
-	CatalogTupleDelete(relation, &tid);
+	sl_catalog_delete(relation, &tid);
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
 }
@@ -486,8 +486,8 @@ sl_map_shard_insert(int32 map_id, int32 shard_id)
 	values[MAP_SHARD_MAP_ID - 1] = Int32GetDatum(map_id);
 	values[MAP_SHARD_SHARD_ID - 1] = Int32GetDatum(shard_id);
 	values[MAP_SHARD_BEHIND - 1] = BoolGetDatum(false);
-	CatalogTupleInsert(relation, heap_form_tuple(RelationGetDescr(relation),
-												 values, nulls));
+	sl_catalog_insert(relation, heap_form_tuple(RelationGetDescr(relation),
+												values, nulls));
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
 	sl_map_note_joined(shard_id);
@@ -524,7 +524,7 @@ sl_map_shard_set_behind(int32 map_id, int32 shard_id, bool is_behind)
 	if (HeapTupleIsValid(tuple))
 	{
 		tuple = heap_modify_tuple(tuple, RelationGetDescr(relation), values, nulls, replaces);
-		CatalogTupleUpdate(relation, &tuple->t_self, tuple);
+		sl_catalog_update(relation, &tuple->t_self, tuple);
 	}
 	systable_endscan(scan);
 	table_close(relation, RowExclusiveLock);

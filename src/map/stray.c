@@ -125,7 +125,7 @@ sl_stray_insert(const SlStray *stray)
 	values[STRAY_IS_DEFAULT - 1] = BoolGetDatum(range->is_default);
 	values[STRAY_STATE - 1] = CStringGetTextDatum(sl_state_name(range->state));
 	values[STRAY_IS_BEHIND - 1] = BoolGetDatum(stray->is_behind);
-	CatalogTupleInsert(relation, heap_form_tuple(RelationGetDescr(relation), values, nulls));
+	sl_catalog_insert(relation, heap_form_tuple(RelationGetDescr(relation), values, nulls));
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
 }
@@ -139,7 +139,7 @@ delete_strays(ScanKeyData *keys, int key_count)
 	HeapTuple	tuple;
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		CatalogTupleDelete(relation, &tuple->t_self);
+		sl_catalog_delete(relation, &tuple->t_self);
 	systable_endscan(scan);
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();

@@ -190,7 +190,7 @@ sl_move_insert(const SlMove *move)
 {
 	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, RowExclusiveLock);
 
-	CatalogTupleInsert(relation, form_row(relation, move));
+	sl_catalog_insert(relation, form_row(relation, move));
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
 }
@@ -205,7 +205,7 @@ sl_move_update(SlMove *move)
 
 	move->changed = GetCurrentTimestamp();
 	tuple = form_row(relation, move);
-	CatalogTupleUpdate(relation, &tid, tuple);
+	sl_catalog_update(relation, &tid, tuple);
 	move->tid = tuple->t_self;
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
