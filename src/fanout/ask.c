@@ -13,6 +13,7 @@
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -21,6 +22,9 @@
 #include "deparse/owned.h"
 #include "deparse/prune.h"
 #include "fanout/ask.h"
+
+/* So often a statement is sent to another shard. */
+#define MOST_ATTEMPTS 3
 
 /* Beginning ------------------------------------------------------------------------ */
 
@@ -362,16 +366,20 @@ may_skip(const SlAsk *ask)
 		statement->commandType == CMD_SELECT && !statement->hasModifyingCTE;
 }
 
-/* Asks the shards.  The caller has put into the spec what comes back. */
-void
-sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
+/* Asks the shards. */
+static void
+begin(SlAsk *ask)
 {
+	SlFanoutSpec *spec;
 	MemoryContext old_context;
 	const char *sql;
 
 	sl_ask_collect(ask);
 	MemoryContextReset(ask->context);
 	old_context = MemoryContextSwitchTo(ask->context);
+	spec = palloc0(sizeof(SlFanoutSpec));
+	spec->wanted = ask->wanted;
+	spec->shard_column = ask->shard_column;
 	hold_map(ask, &spec->use);
 	spec->shards = sl_ask_route(ask, &sql);
 	sl_cross_shard_check(ask, spec->shards);
@@ -385,6 +393,7 @@ sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
 	evaluate_params(ask, &spec->params);
 	spec->own_param_count = spec->params.count;
 	spec->is_typed = true;
+	spec->may_reroute = true;
 	spec->home = ask->home;
 	spec->plain_values = (ask->flags & SL_ASK_WRITES) == 0;
 	spec->sort_count = list_length(spec->shards) > 1 ? ask->sort_count : 0;
@@ -397,6 +406,46 @@ sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec)
 	keep_stats(ask, spec);
 	ask->fanout = sl_fanout_begin(spec);
 	MemoryContextSwitchTo(old_context);
+}
+
+/*
+ * The shard does not own the rows any more: the map has changed since it was
+ * looked at.  Asks the one that it names now.
+ */
+static void
+reroute(SlAsk *ask, int attempt)
+{
+	const SlShard *shard = sl_fanout_asked(ask->fanout);
+	List	   *shards;
+
+	CHECK_FOR_INTERRUPTS();
+	shards = sl_ask_shards(ask);
+	if (attempt == MOST_ATTEMPTS || (list_length(shards) == 1 && linitial(shards) == shard))
+		sl_fanout_raise(ask->fanout);
+	sl_ask_end(ask);
+
+	/* If it was the only one to ask, the statement has seen nothing yet. */
+	if (ask->statement->scan_count == 1)
+		ask->statement->has_begun = false;
+	begin(ask);
+}
+
+/*
+ * Puts the next row into the slot.  False: there are no more.  The shards are
+ * asked when the first row is wanted.
+ */
+bool
+sl_ask_next(SlAsk *ask, TupleTableSlot *slot)
+{
+	if (ask->fanout == NULL)
+		begin(ask);
+	for (int attempt = 1; !sl_fanout_next(ask->fanout, slot); attempt++)
+	{
+		if (!sl_fanout_is_misled(ask->fanout))
+			return false;
+		reroute(ask, attempt);
+	}
+	return true;
 }
 
 /* A run that returned no rows is over: how many did it change? */

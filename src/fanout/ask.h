@@ -44,6 +44,8 @@ typedef struct SlAsk
 	int			offset_place;
 	int			sort_count;
 	SlSortKey  *sort_keys;
+	TupleDesc	wanted;			/* what comes back */
+	int			shard_column;	/* of that, for the shard's id, or -1 */
 
 	/* while it runs */
 	PlanState  *node;
@@ -64,7 +66,7 @@ extern void sl_ask_open(SlAsk *ask, PlanState *node, List *expressions, List *so
 extern void sl_ask_settle(SlAsk *ask, Oid user);
 extern List *sl_ask_shards(const SlAsk *ask);
 extern List *sl_ask_route(const SlAsk *ask, const char **sql);
-extern void sl_ask_begin(SlAsk *ask, SlFanoutSpec *spec);
+extern bool sl_ask_next(SlAsk *ask, TupleTableSlot *slot);
 extern void sl_ask_end(SlAsk *ask);
 extern void sl_ask_count(SlAsk *ask);
 extern void sl_ask_collect(SlAsk *ask);

@@ -64,6 +64,12 @@ handle_failure(SlFanout *fanout, SlStream *stream)
 	const char *source = query != NULL ? query->source : fanout->spec.sql;
 
 	stream->failure = NULL;
+	if (stream->is_misled && fanout->stream_count == 1)
+	{
+		fanout->is_misled = true;
+		fanout->misled = failure;
+		return;
+	}
 	if (query != NULL)
 		failure->position = sl_text_position(query, failure->position);
 	else
@@ -627,6 +633,30 @@ sl_fanout_processed(const SlFanout *fanout)
 	for (int i = 0; i < fanout->stream_count; i++)
 		count += fanout->streams[i].processed;
 	return count;
+}
+
+/* The shard that was asked, or the first of them. */
+const SlShard *
+sl_fanout_asked(const SlFanout *fanout)
+{
+	return fanout->streams[0].shard;
+}
+
+/*
+ * Was the statement sent to a shard that does not own its rows, and nothing has
+ * happened?  Then there are no rows, and it can be sent to another.
+ */
+bool
+sl_fanout_is_misled(const SlFanout *fanout)
+{
+	return fanout->is_misled;
+}
+
+/* There is no other. */
+void
+sl_fanout_raise(const SlFanout *fanout)
+{
+	sl_failure_raise(fanout->misled, fanout->streams[0].shard_name, fanout->spec.sql);
 }
 
 /*

@@ -124,6 +124,8 @@ typedef struct SlFanoutSpec
 	SlParams	params;
 	int			own_param_count;	/* without what was added for LIMIT */
 	bool		is_typed;		/* the text says of what types parameters are */
+	bool		may_reroute;	/* if the shard does not own the rows: see
+								 * below */
 	SlHome		home;
 	TupleDesc	wanted;
 	int			shard_column;	/* of the wanted ones, or -1: the shard's
@@ -148,6 +150,9 @@ extern SlFanout *sl_fanout_begin(const SlFanoutSpec *spec);
 extern bool sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot);
 extern void sl_fanout_end(SlFanout *fanout);
 extern int64 sl_fanout_processed(const SlFanout *fanout);
+extern const SlShard *sl_fanout_asked(const SlFanout *fanout);
+extern bool sl_fanout_is_misled(const SlFanout *fanout);
+pg_noreturn extern void sl_fanout_raise(const SlFanout *fanout);
 extern List *sl_fanout_missing(void);
 extern void sl_fanout_reset_missing(void);
 extern void sl_fanout_add_missing(const SlShard *shard);

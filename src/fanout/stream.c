@@ -124,6 +124,19 @@ can_retry(const SlStream *stream, const SlFailure *failure)
 	return can_undo(stream) && is_out_of_date(stream, failure);
 }
 
+/*
+ * Has the router sent it to a shard that does not own the rows any more, and can
+ * all that was begun for it be taken back?  Then it may go elsewhere.  Snapshots
+ * of a transaction that other shards have part in were taken together.
+ */
+static bool
+is_misled(const SlStream *stream, const SlFailure *failure)
+{
+	return stream->spec->may_reroute && failure->sqlstate == SL_ERR_NOT_OWNER &&
+		!failure->lost && !stream->has_answered &&
+		(stream->conn->txn.level == 0 || stream->has_begun) && !IsolationUsesXactSnapshot();
+}
+
 /* Somebody else may have forgotten it already, or the shard all of them. */
 static void
 forget_prepared(SlStream *stream, int sqlstate)
@@ -145,8 +158,9 @@ fail_or_retry(SlStream *stream, SlFailure *failure)
 	bool		retry = can_retry(stream, failure);
 	bool		writes = !failure->lost && wants_to_write(stream, failure);
 
+	stream->is_misled = is_misled(stream, failure);
 	sl_txn_settle(stream->conn);
-	if (retry && stream->has_begun)
+	if ((retry || stream->is_misled) && stream->has_begun)
 		sl_txn_abandon(stream->conn);
 	if (!failure->lost && is_out_of_date(stream, failure))
 		forget_prepared(stream, failure->sqlstate);

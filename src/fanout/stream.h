@@ -64,6 +64,8 @@ typedef struct SlStream
 	bool		was_prepared;	/* by an earlier statement */
 	bool		is_parsed;		/* runs without what was prepared */
 	bool		was_open;		/* the connection, by an earlier statement */
+	bool		is_misled;		/* the shard does not own the rows, and
+								 * nothing has happened */
 	bool		has_retried;
 	bool		has_begun;		/* the shard's transaction, by this statement */
 	bool		has_snapshot;	/* the shard has taken it */
@@ -121,6 +123,8 @@ struct SlFanout
 	int64		skipped;		/* rows, for OFFSET */
 	int64		returned;
 	bool		is_over;
+	bool		is_misled;		/* its only stream is */
+	SlFailure  *misled;			/* what the shard said then */
 	bool		all_started;	/* no stream waits to be sent */
 	bool		heap_is_filled;
 	MemoryContext output_context;	/* of the row that was handed out */

@@ -92,12 +92,12 @@ make_shape(ForeignScanState *node, SlScan *scan)
 
 	if (!is_base || is_in_place(scan, table))
 	{
-		scan->wanted = table;
+		scan->ask.wanted = table;
 		scan->row = NULL;
 		return;
 	}
-	scan->wanted = make_wanted(scan, table);
-	scan->row = MakeSingleTupleTableSlot(scan->wanted, &TTSOpsVirtual);
+	scan->ask.wanted = make_wanted(scan, table);
+	scan->row = MakeSingleTupleTableSlot(scan->ask.wanted, &TTSOpsVirtual);
 }
 
 /* Reads what the planner made. */
@@ -139,6 +139,8 @@ static void
 begin(ForeignScanState *node, SlScan *scan)
 {
 	make_shape(node, scan);
+	scan->ask.shard_column = (scan->ask.flags & SL_SCAN_IDENTITY) != 0 ?
+		scan->ask.wanted->natts - 1 : -1;
 	sl_ask_settle(&scan->ask, find_user(node));
 	scan->is_unlocked = is_unlocked(scan, node->ss.ps.state->es_plannedstmt);
 	if (scan->is_unlocked)
@@ -157,17 +159,6 @@ sl_fdw_begin_scan(ForeignScanState *node, int eflags)
 }
 
 /* Rows ---------------------------------------------------------------------------------- */
-
-static void
-begin_fanout(SlScan *scan)
-{
-	SlFanoutSpec spec = {0};
-	bool		has_identity = (scan->ask.flags & SL_SCAN_IDENTITY) != 0;
-
-	spec.wanted = scan->wanted;
-	spec.shard_column = has_identity ? scan->wanted->natts - 1 : -1;
-	sl_ask_begin(&scan->ask, &spec);
-}
 
 /* Says where the row is: the shard, its table there, and the place in that. */
 static void
@@ -229,11 +220,9 @@ sl_fdw_next(ForeignScanState *node)
 	SlScan	   *scan = node->fdw_state;
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
 
-	if (scan->ask.fanout == NULL)
-		begin_fanout(scan);
 	if (scan->row == NULL)
-		return sl_fanout_next(scan->ask.fanout, slot) ? slot : ExecClearTuple(slot);
-	if (!sl_fanout_next(scan->ask.fanout, scan->row))
+		return sl_ask_next(&scan->ask, slot) ? slot : ExecClearTuple(slot);
+	if (!sl_ask_next(&scan->ask, scan->row))
 		return ExecClearTuple(slot);
 	store_row(node, scan, slot);
 	return slot;

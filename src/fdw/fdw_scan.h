@@ -11,7 +11,6 @@ typedef struct SlScan
 {
 	SlAsk		ask;
 	List	   *columns;		/* of the table, in the order of the result */
-	TupleDesc	wanted;
 	TupleTableSlot *row;		/* NULL: rows have the right shape */
 	bool		is_unlocked;	/* its rows will be locked one by one */
 	bool		is_done;		/* what returns no rows */

@@ -42,18 +42,10 @@ sl_road_begin(CustomScanState *node, EState *estate, int eflags)
 	sl_ask_open(&state->ask, &node->ss.ps, plan->custom_exprs, list_nth(items, SL_ROAD_SORT));
 	sl_whole_row_open(&state->whole, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor,
 					  is_whole_row(plan->custom_scan_tlist));
+	state->ask.wanted = state->whole.columns;
+	state->ask.shard_column = -1;
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		sl_ask_settle(&state->ask, OidIsValid(user) ? user : GetUserId());
-}
-
-static void
-begin_asking(SlRoadState *state)
-{
-	SlFanoutSpec spec = {0};
-
-	spec.wanted = state->whole.columns;
-	spec.shard_column = -1;
-	sl_ask_begin(&state->ask, &spec);
 }
 
 static TupleTableSlot *
@@ -64,9 +56,7 @@ access_next(ScanState *node)
 
 	if (state->is_done)
 		return ExecClearTuple(slot);
-	if (state->ask.fanout == NULL)
-		begin_asking(state);
-	if (!sl_fanout_next(state->ask.fanout, slot))
+	if (!sl_ask_next(&state->ask, slot))
 	{
 		state->is_done = true;
 		if ((state->ask.flags & SL_ASK_COUNTS) != 0 && state->whole.columns->natts == 0)
