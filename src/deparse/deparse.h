@@ -37,6 +37,7 @@ extern void sl_ship_init(SlShip *ship, List *tables);
 extern Node *sl_ship(SlShip *ship, Node *expression);
 extern bool sl_ship_is_possible(const SlShip *ship, Node *expression);
 extern bool sl_ship_is_local(const SlShip *ship, Node *expression);
+extern bool sl_ship_is_computed_once(const SlShip *ship, Node *expression);
 extern bool sl_ship_is_harmless(Node *expression);
 extern bool sl_ship_is_type(const SlShip *ship, Oid type);
 extern bool sl_ship_is_order(const SlShip *ship, Oid collation);

@@ -153,6 +153,16 @@ sl_ship_is_local(const SlShip *ship, Node *expression)
 		!expression_returns_set(expression);
 }
 
+/* The same for what is computed once, volatile or not. */
+bool
+sl_ship_is_computed_once(const SlShip *ship, Node *expression)
+{
+	SlShip		once = *ship;
+
+	once.computes_once = true;
+	return !needs_shard(expression, (void *) &once) && !expression_returns_set(expression);
+}
+
 static bool
 has_param(Node *node, void *context)
 {
@@ -523,7 +533,7 @@ is_router_part(const SlShipping *shipping, Node *node)
 		(ship->is_statement && IsA(node, CollateExpr)))
 		return false;
 	if (ship->computes_once && shipping->branches == 0)
-		return !needs_shard(node, (void *) ship) && !expression_returns_set(node);
+		return sl_ship_is_computed_once(ship, node);
 	return sl_ship_is_local(ship, node);
 }
 

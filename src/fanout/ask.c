@@ -381,8 +381,14 @@ begin(SlAsk *ask)
 	spec->wanted = ask->wanted;
 	spec->shard_column = ask->shard_column;
 	hold_map(ask, &spec->use);
-	spec->shards = sl_ask_route(ask, &sql);
-	sl_cross_shard_check(ask, spec->shards);
+	if (ask->choose != NULL)
+		sql = ask->choose(ask, spec);
+	else
+	{
+		spec->shards = sl_ask_route(ask, &sql);
+		sl_cross_shard_check(ask, spec->shards);
+		evaluate_params(ask, &spec->params);
+	}
 	spec->skip_failures = may_skip(ask);
 	if (!ask->statement->has_begun)
 		sl_fanout_reset_missing();
@@ -390,7 +396,6 @@ begin(SlAsk *ask)
 	sl_call_check_states(&spec->shards, (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) != 0,
 						 spec->skip_failures);
 	spec->sql = (ask->flags & SL_ASK_LOCKS) != 0 ? psprintf("%s%s", sql, ask->lock) : sql;
-	evaluate_params(ask, &spec->params);
 	spec->own_param_count = spec->params.count;
 	spec->is_typed = true;
 	spec->may_reroute = true;

@@ -47,6 +47,9 @@ typedef struct SlAsk
 	TupleDesc	wanted;			/* what comes back */
 	int			shard_column;	/* of that, for the shard's id, or -1 */
 
+	/* Instead of programs: fills in shards and parameters, returns the text. */
+	const char *(*choose) (struct SlAsk *ask, SlFanoutSpec *spec);
+
 	/* while it runs */
 	PlanState  *node;
 	MemoryContext context;		/* of one run */

@@ -54,7 +54,7 @@ show_shards_of(const SlAsk *ask, ExplainState *es)
 		asked = lappend(asked, ((SlShardStat *) lfirst(cell))->shard);
 	if (es->analyze)
 		show_shards(asked, count_owners(ask), es);
-	else if (has_param((Node *) ask->others, NULL))
+	else if (ask->choose != NULL || has_param((Node *) ask->others, NULL))
 		ExplainPropertyText("Shards", psprintf("chosen at run time (of %d)", count_owners(ask)), es);
 	else
 		show_shards(sl_ask_shards(ask), count_owners(ask), es);

@@ -683,6 +683,8 @@ make_streams(SlFanout *fanout)
 		SlStream   *stream = &fanout->streams[fanout->stream_count++];
 
 		stream->spec = &fanout->spec;
+		stream->params = fanout->spec.shard_params != NULL ?
+			&fanout->spec.shard_params[foreach_current_index(cell)] : &fanout->spec.params;
 		stream->stat = fanout->spec.stats != NULL ?
 			&fanout->spec.stats[foreach_current_index(cell)] : NULL;
 		stream->use = fanout->spec.use;

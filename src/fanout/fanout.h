@@ -122,6 +122,7 @@ typedef struct SlFanoutSpec
 	SlText	   *text;			/* NULL for a text that is not looked at */
 	const char *sql;			/* as shards get it */
 	SlParams	params;
+	SlParams   *shard_params;	/* NULL, or those of each shard */
 	int			own_param_count;	/* without what was added for LIMIT */
 	bool		is_typed;		/* the text says of what types parameters are */
 	bool		may_reroute;	/* if the shard does not own the rows: see

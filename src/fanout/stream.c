@@ -517,9 +517,9 @@ sl_stream_execute(SlStream *stream)
 	sl_decoder_begin(stream->decoder, spec->plain_values);
 	stream->is_parsed = parses_anew(stream);
 	if (stream->is_parsed)
-		sl_flight_ask(stream->conn, spec->sql, &spec->params, stream->is_binary);
+		sl_flight_ask(stream->conn, spec->sql, stream->params, stream->is_binary);
 	else
-		sl_flight_execute(stream->conn, prepared, &spec->params, stream->is_binary);
+		sl_flight_execute(stream->conn, prepared, stream->params, stream->is_binary);
 	sl_txn_end_statement(stream->conn, &stream->use);
 	sl_flight_sync(stream->conn);
 	stream->state = STREAM_RUNNING;

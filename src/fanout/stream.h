@@ -51,6 +51,7 @@ typedef struct SlStream
 	ResourceOwner resources;
 	SlShard    *shard;
 	char	   *shard_name;
+	const SlParams *params;
 	Datum		shard_value;	/* the same, in the type that is wanted */
 	StreamState state;
 	SlConn	   *conn;

@@ -10,28 +10,13 @@
 #include "parser/parse_node.h"
 
 #include "fanout/fanout.h"
+#include "fanout/row_route.h"
 #include "map/table.h"
 
 /* Names of the junk columns that tell where a row is. */
 #define SL_JUNK_CTID "ctid"
 #define SL_JUNK_SHARD "shardlet_shard"
 #define SL_JUNK_TABLE "shardlet_table"
-
-/* row_route.c: from a row to the shard that has or gets it */
-typedef struct SlRowRoute
-{
-	Relation	relation;
-	SlTable    *table;
-	SlMap	   *map;			/* NULL: placed */
-	SlShard    *shard;			/* placed */
-	SlCoercion	coercions[SL_MAX_KEYS];
-	MemoryContext work;			/* reset for every row */
-} SlRowRoute;
-
-extern void sl_row_route_init(SlRowRoute *route, Relation relation);
-extern SlShard *sl_row_route(SlRowRoute *route, TupleTableSlot *slot);
-extern SlShard *sl_row_route_key(SlRowRoute *route, const Datum *values, const bool *nulls);
-extern void sl_row_check_shard(const SlShard *shard);
 
 /* write_sql.c: the statements that shards get */
 extern void sl_write_relation(StringInfo sql, Relation relation);

@@ -13,7 +13,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 
-#include "plan/road.h"
+#include "plan/insert.h"
 
 static Node *create_ship(CustomScan *scan);
 static Node *create_scatter(CustomScan *scan);
@@ -58,7 +58,7 @@ create_state(const CustomExecMethods *methods)
 static Node *
 create_ship(CustomScan *scan)
 {
-	return create_state(&ship_exec);
+	return sl_insert_is_rows(scan) ? sl_insert_rows_state() : create_state(&ship_exec);
 }
 
 static Node *

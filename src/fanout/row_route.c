@@ -12,7 +12,7 @@
 #include "utils/rel.h"
 
 #include "base/base.h"
-#include "fdw/modify.h"
+#include "fanout/row_route.h"
 
 /* Fails if the shard takes no writes. */
 void
