@@ -244,13 +244,6 @@ add_column(Made *made, Expr *local, Expr *remote, Index group, bool is_group)
 }
 
 static void
-add_group(Made *made, Expr *expression, Index group)
-{
-	if (!list_member(made->target->exprs, expression))
-		add_column(made, expression, ship_column(made, expression), group, true);
-}
-
-static void
 add_groups(Made *made, PlannerInfo *root, List *clauses)
 {
 	ListCell   *cell;
@@ -258,9 +251,9 @@ add_groups(Made *made, PlannerInfo *root, List *clauses)
 	foreach(cell, clauses)
 	{
 		const SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
+		Expr	   *expression = get_sortgroupref_tle(clause->tleSortGroupRef, root->processed_tlist)->expr;
 
-		add_group(made, get_sortgroupref_tle(clause->tleSortGroupRef, root->processed_tlist)->expr,
-				  clause->tleSortGroupRef);
+		add_column(made, expression, ship_column(made, expression), clause->tleSortGroupRef, true);
 	}
 }
 
@@ -448,6 +441,13 @@ ignores_duplicates(const Aggref *aggregate)
 	return false;
 }
 
+static void
+add_value(Made *made, Expr *expression)
+{
+	if (!IsA(expression, Const) && !list_member(made->target->exprs, expression))
+		add_column(made, expression, ship_column(made, expression), 0, true);
+}
+
 /* What an aggregate looks at, as columns. */
 static void
 add_arguments(Made *made, const Aggref *aggregate)
@@ -457,14 +457,9 @@ add_arguments(Made *made, const Aggref *aggregate)
 	if (!ignores_duplicates(aggregate))
 		made->has_failed = true;
 	foreach(cell, aggregate->args)
-	{
-		Expr	   *argument = lfirst_node(TargetEntry, cell)->expr;
-
-		if (!IsA(argument, Const))
-			add_group(made, argument, 0);
-	}
+		add_value(made, lfirst_node(TargetEntry, cell)->expr);
 	if (aggregate->aggfilter != NULL)
-		add_group(made, aggregate->aggfilter, 0);
+		add_value(made, aggregate->aggfilter);
 }
 
 static void
