@@ -69,6 +69,8 @@ SELECT s.status FROM (SELECT DISTINCT status FROM orders) s ORDER BY 1;
 SELECT c.customer_id, l.order_id FROM customers c CROSS JOIN LATERAL (SELECT order_id FROM orders o WHERE o.customer_id = c.customer_id ORDER BY total DESC NULLS LAST, order_id LIMIT 2) l WHERE c.customer_id < 12 ORDER BY 1, 2;
 SELECT c.customer_id, l.order_id FROM customers c LEFT JOIN LATERAL (SELECT order_id FROM orders o WHERE o.customer_id = c.customer_id AND o.total > 98 ORDER BY order_id LIMIT 1) l ON true WHERE c.customer_id < 12 ORDER BY 1;
 SELECT c.customer_id, l.n FROM customers c CROSS JOIN LATERAL (SELECT count(*) AS n FROM orders o WHERE o.total = c.customer_id) l WHERE c.customer_id < 12 ORDER BY 1;
+SELECT l.region, count(*) FROM customers c LEFT JOIN LATERAL (SELECT c.region FROM (SELECT customer_id, count(*) FROM orders WHERE total > 90 GROUP BY 1) s) l ON true WHERE c.customer_id < 40 GROUP BY l.region ORDER BY 1;
+SELECT l.k, l.n, count(*) FROM customers c LEFT JOIN LATERAL (SELECT c.customer_id % 3 AS k, s.n FROM (SELECT status, count(*) AS n FROM orders GROUP BY 1) s) l ON true GROUP BY 1, 2 ORDER BY 1, 2;
 WITH big AS (SELECT customer_id, sum(total) AS t FROM orders GROUP BY customer_id) SELECT c.customer_id, b.t FROM customers c JOIN big b USING (customer_id) WHERE b.t > 600 ORDER BY 2 DESC, 1;
 WITH big AS MATERIALIZED (SELECT customer_id, sum(total) AS t FROM orders GROUP BY customer_id) SELECT c.customer_id, b.t FROM customers c JOIN big b USING (customer_id) WHERE b.t > 600 ORDER BY 2 DESC, 1;
 WITH o AS (SELECT * FROM orders WHERE total > 90) SELECT a.customer_id, a.order_id, b.order_id FROM o a JOIN o b ON a.customer_id = b.customer_id AND a.order_id < b.order_id ORDER BY 1, 2, 3;
