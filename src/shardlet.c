@@ -23,6 +23,9 @@
  * - the names of shards that the last statement did without, in
  *   TopMemoryContext, freed by the next one.
  *
+ * - "shardlet move", a child of TopMemoryContext in the process that moves a
+ *   shardlet: one step with its connections, deleted at its end.
+ *
  * Everything else belongs to the statement, the call site (fn_extra) or the
  * function call.  Connections and results of libpq are outside PostgreSQL's
  * memory; each belongs to a memory context through a reset callback.
