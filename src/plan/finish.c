@@ -14,6 +14,7 @@
 #include "optimizer/planmain.h"
 #include "utils/builtins.h"
 
+#include "base/base.h"
 #include "compat.h"
 #include "plan/plan.h"
 
@@ -185,6 +186,10 @@ sl_finish_add_relations(PlannedStmt *statement, Query *query)
 	(void) add_relations((Node *) query, statement);
 	extract_query_dependencies((Node *) query, &relations, &items, &has_row_security);
 	statement->relationOids = list_concat_unique_oid(statement->relationOids, relations);
+
+	/* What may travel depends on the shards that a map has. */
+	statement->relationOids = list_append_unique_oid(statement->relationOids,
+													 sl_catalog_oid(SL_MAP_TABLE));
 	statement->invalItems = list_concat(statement->invalItems, items);
 	statement->dependsOnRole = statement->dependsOnRole || has_row_security;
 }

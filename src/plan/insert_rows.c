@@ -304,15 +304,18 @@ collect(RowsState *state)
 {
 	TupleDesc	returned = state->road.whole.columns;
 	TupleDesc	columns = stored_columns(returned);
-	SlFanoutSpec spec = {.wanted = columns,.shard_column = returned->natts};
+	SlAsk	   *ask = &state->road.ask;
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(columns, &TTSOpsVirtual);
 	bool		is_null;
+	bool		has_row;
 
-	sl_ask_begin(&state->road.ask, &spec);
+	ask->wanted = columns;
+	ask->shard_column = returned->natts;
+	has_row = sl_ask_next(ask, slot);
 	state->stores = palloc(sizeof(Tuplestorestate *) * Max(list_length(state->shards), 1));
 	for (int i = 0; i < list_length(state->shards); i++)
 		state->stores[i] = tuplestore_begin_heap(false, false, work_mem);
-	while (sl_fanout_next(state->road.ask.fanout, slot))
+	for (; has_row; has_row = sl_ask_next(ask, slot))
 	{
 		int32		id = DatumGetInt32(slot_getattr(slot, returned->natts + 1, &is_null));
 
