@@ -14,6 +14,8 @@ my $folder = $PostgreSQL::Test::Utils::tmp_check;
 my $owner = $c->sql('SELECT current_user');
 my ($passwords, $services) = ("$folder/passwords", "$folder/services");
 
+$c->sql(q{SELECT shardlet.create_map('m')});
+
 # The shard asks everyone for a password; the router's server process has one for
 # everyone, the superuser included.
 $c->shard_sql(1, qq{
@@ -28,7 +30,6 @@ append_to_file($passwords, "*:*:*:*:process-pw\n");
 chmod 0600, $passwords;
 append_to_file($services, "[lend]\nuser=$owner\npassword=process-pw\nhost=127.0.0.1\n");
 $c->sql(q{
-	SELECT shardlet.create_map('m');
 	CREATE ROLE app LOGIN;
 	CREATE ROLE boss LOGIN SUPERUSER;
 	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA shardlet TO app, boss;
