@@ -78,10 +78,12 @@ is_out_of_date(const SlStream *stream, const SlFailure *failure)
 {
 	int			category = ERRCODE_TO_CATEGORY(failure->sqlstate);
 
+	/* BEGIN is prepared, too. */
+	if (failure->sqlstate == ERRCODE_UNDEFINED_PSTATEMENT)
+		return true;
 	if (!stream->was_prepared)
 		return false;
 	return failure->sqlstate == ERRCODE_FEATURE_NOT_SUPPORTED ||
-		failure->sqlstate == ERRCODE_UNDEFINED_PSTATEMENT ||
 		failure->sqlstate == SL_ERR_DIFFERENT ||
 		(has_guessed_types(stream) && !stream->is_parsed &&
 		 (category == ERRCODE_DATA_EXCEPTION ||
@@ -513,6 +515,7 @@ sl_stream_execute(SlStream *stream)
 	stream->has_snapshot = false;
 	if (stream->use.takes_snapshot)
 		stream->snapshot_deadline = sl_wait_deadline(sl_connect_timeout);
+	stream->use.retries = !stream->has_retried;
 	sl_txn_join(stream->conn, &stream->use);
 	sl_decoder_begin(stream->decoder, spec->plain_values);
 	stream->is_parsed = parses_anew(stream);

@@ -222,6 +222,10 @@ typedef struct SlConn
 	bool		in_result;		/* the head's results have begun */
 	HTAB	   *prepared;
 	uint64		prepare_counter;
+	char		begin_sql[80];	/* that is prepared; empty: none */
+	char		begin_name[40];
+	uint64		begin_generation;	/* of the connection that it is prepared
+									 * on */
 	uint64		forgotten;		/* raised when one goes */
 	uint64		uses;			/* raised when it is taken from the pool */
 	List	   *to_forget;		/* names of statements that the shard still
@@ -343,6 +347,7 @@ typedef enum SlEvent
 	SL_EVENT_IDLE				/* everything sent was answered */
 } SlEvent;
 
+extern void sl_flight_begin(SlConn *conn, const char *sql);
 extern void sl_flight_prelude(SlConn *conn, const char *sql, int param_count,
 							  const char *const *params);
 extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,

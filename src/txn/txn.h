@@ -25,6 +25,8 @@ typedef struct SlTxnUse
 	const char *held_map;		/* no key of which may leave the shard; NULL:
 								 * none */
 	int64		held_version;	/* of the map that the shard was found by */
+	bool		retries;		/* begins anew if the shard has forgotten what
+								 * was prepared */
 } SlTxnUse;
 
 /* Has the shard's transaction written? */

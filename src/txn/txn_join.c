@@ -132,7 +132,7 @@ begins_read_only(void)
 
 /* Begins as the session's transaction was begun. */
 static void
-send_begin(SlConn *conn, uint64 statement)
+send_begin(SlConn *conn, uint64 statement, bool retries)
 {
 	SlConnTxn  *txn = &conn->txn;
 	char		sql[128];
@@ -143,7 +143,10 @@ send_begin(SlConn *conn, uint64 statement)
 		snprintf(sql, sizeof(sql), "BEGIN ISOLATION LEVEL %s %s%s", isolation_name(),
 				 begins_read_only() ? "READ ONLY" : "READ WRITE",
 				 XactDeferrable ? " DEFERRABLE" : "");
-	sl_flight_prelude(conn, sql, 0, NULL);
+	if (retries)
+		sl_flight_begin(conn, sql);
+	else
+		sl_flight_prelude(conn, sql, 0, NULL);
 	memset(txn, 0, sizeof(SlConnTxn));
 	txn->level = txn->sent_level = 1;
 	txn->begin_level = GetCurrentTransactionNestLevel();
@@ -312,7 +315,7 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 		if (use->writes && !sl_multi_shard_transactions)
 			check_other_writers(conn);
 		check_snapshot(conn);
-		send_begin(conn, use->writes || use->is_of_writer ? 0 : use->statement);
+		send_begin(conn, use->writes || use->is_of_writer ? 0 : use->statement, use->retries);
 	}
 	sl_txn_follow(conn, use);
 	if (use->writes)
