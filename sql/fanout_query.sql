@@ -68,7 +68,7 @@ BEGIN
 	END LOOP;
 	RAISE NOTICE '% good rows', n;
 END $$;
-SELECT state, in_transaction, count(*) FROM shardlet.connections GROUP BY 1, 2;
+SELECT state, in_transaction, count(*) FROM shardlet.connections WHERE pid = pg_backend_pid() GROUP BY 1, 2;
 
 -- query_key: one shard, any text.
 SELECT * FROM shardlet.query_key('m', 'SELECT count(*), sum(a) FROM t', NULL, 42) AS q(n bigint, s bigint);
@@ -148,7 +148,7 @@ SELECT * FROM shardlet.query('m', 'SELECT 1', shards => '{s1}') AS q(a int, shar
 SELECT shardlet.query('m', 'SELECT 1');
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t') AS q(a int);
 SELECT shardlet.close_connections('s1'), shardlet.close_connections();
-SELECT count(*) FROM shardlet.connections;
+SELECT count(*) FROM shardlet.connections WHERE pid = pg_backend_pid();
 SELECT shardlet.close_connections('nonesuch');
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t') AS q(a int);
 
