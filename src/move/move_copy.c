@@ -19,6 +19,9 @@
 
 #define TICK_MS 200
 
+/* Whether the target keeps up is found out so often. */
+#define SEND_BYTES (64 * 1024)
+
 typedef struct Stream
 {
 	SlConn	   *source;
@@ -121,10 +124,12 @@ take_end(SlConn *conn, const char *sql, int64 *rows)
 static bool
 is_too_fast(const Copying *copying)
 {
-	TimestampTz elapsed = GetCurrentTimestamp() - copying->begun;
+	TimestampTz elapsed;
 
-	return sl_move_rate > 0 &&
-		(double) copying->progress.bytes / 1024 > (double) sl_move_rate * ((double) elapsed / USECS_PER_SEC);
+	if (sl_move_rate == 0)
+		return false;
+	elapsed = GetCurrentTimestamp() - copying->begun;
+	return (double) copying->progress.bytes / 1024 > (double) sl_move_rate * ((double) elapsed / USECS_PER_SEC);
 }
 
 /* Passes on what has come.  Returns true if something was done. */
@@ -132,9 +137,11 @@ static bool
 pass_on(Copying *copying, Stream *stream)
 {
 	bool		result = false;
+	int			unsent = 0;
 	char	   *data;
 	int			length = 0;
 
+	/* libpq sends what it has when that is enough; a row alone never is. */
 	while (!stream->is_full && !is_too_fast(copying) &&
 		   (length = PQgetCopyData(stream->source->pg, &data, 1)) > 0)
 	{
@@ -143,11 +150,18 @@ pass_on(Copying *copying, Stream *stream)
 		PQfreemem(data);
 		if (put <= 0)
 			fail(stream->target, NULL, stream->target_sql);
-		stream->is_full = PQflush(stream->target->pg) > 0;
 		copying->progress.bytes += length;
 		copying->progress.rows++;
 		result = true;
+		unsent += length;
+		if (unsent >= SEND_BYTES)
+		{
+			stream->is_full = PQflush(stream->target->pg) > 0;
+			unsent = 0;
+		}
 	}
+	if (unsent > 0)
+		stream->is_full = PQflush(stream->target->pg) > 0;
 	if (length == -2)
 		fail(stream->source, NULL, stream->source_sql);
 	if (length == -1)
