@@ -14,15 +14,18 @@ use Time::HiRes qw(sleep);
 
 my $c = ShardletCluster->new(shards => 3, router_conf => "shardlet.recovery_interval = 500ms
 shardlet.connect_timeout = 2s
-", shard_conf => "log_statement = none\n");
+", shard_conf => "log_statement = none\nwal_retrieve_retry_interval = 100ms\n");
 my $router = $c->router;
 my $probe = MoveProbe->new($c);
 my $folder = PostgreSQL::Test::Utils::tempdir;
 
 # The router, with all of its processes.
-for my $point ('move_mark_done', 'move_copy_commit', 'move_switch', 'move_switch_done', 'move_remove')
+for my $case (
+	(map { ['read_only', $_] } 'move_mark_done', 'move_copy_commit', 'move_switch', 'move_switch_done', 'move_remove'),
+	(map { ['online', $_] } 'move_copy_slot', 'move_copy_subscribe', 'move_switch_lock', 'move_switch_marker', 'move_detach'))
 {
-	my ($status, undef, $stderr) = $c->psql_end($probe->start_move('read_only', "$point:stop"));
+	my ($mode, $point) = @$case;
+	my ($status, undef, $stderr) = $c->psql_end($probe->start_move($mode, "$point:stop"));
 	is($c->sqlstate_of($status, $stderr), 'lost', "$point: the router dies");
 	$c->start($router);
 	$probe->is_whole("$point: finished by itself");
