@@ -37,8 +37,7 @@ key_column(const Making *making, Node *node)
 {
 	const Var  *column;
 
-	while (node != NULL && IsA(node, RelabelType))
-		node = (Node *) ((RelabelType *) node)->arg;
+	node = sl_prune_strip(node);
 	column = (const Var *) node;
 	if (node == NULL || !IsA(node, Var) || column->varno != (int) making->index ||
 		column->varlevelsup != 0)

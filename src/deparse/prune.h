@@ -30,6 +30,7 @@ typedef enum SlPruneOp
 /* prune_type.c */
 extern bool sl_prune_is_integer(Oid type);
 extern bool sl_prune_is_usable(Oid key, Oid column, Oid type);
+extern Node *sl_prune_strip(Node *node);
 
 /* prune.c */
 extern List *sl_prune_make(const SlShip *ship, Index index, const SlTable *table,

@@ -27,8 +27,7 @@
 static bool
 is_column(Node *node, Index index, AttrNumber column)
 {
-	while (node != NULL && IsA(node, RelabelType))
-		node = (Node *) ((RelabelType *) node)->arg;
+	node = sl_prune_strip(node);
 	return node != NULL && IsA(node, Var) && ((Var *) node)->varno == (int) index &&
 		((Var *) node)->varattno == column;
 }

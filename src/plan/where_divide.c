@@ -538,6 +538,7 @@ divide_arms(Dividing *dividing, Node *tree, bool *is_first, SlDivided *result)
 		left.is_divided != right.is_divided)
 		return false;
 	*result = left;
+	result->units = NIL;		/* they are relations of an arm */
 	if (!left.is_divided)
 		return true;
 	for (int i = 0; i < (*dividing->table)->key_count; i++)

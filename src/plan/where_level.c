@@ -22,6 +22,7 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
+#include "deparse/prune.h"
 #include "plan/where.h"
 
 /* Nothing nested more deeply is looked at: some things are looked at twice. */
@@ -92,15 +93,6 @@ sl_level_with(const SlLevel *level, const RangeTblEntry *entry, const SlLevel **
 
 /* Columns ------------------------------------------------------------------------ */
 
-/* The expression without what does not change the value. */
-static Node *
-strip(Node *node)
-{
-	while (node != NULL && IsA(node, RelabelType))
-		node = (Node *) ((RelabelType *) node)->arg;
-	return node;
-}
-
 /* What a column of a join, or of the groups, stands for; NULL: itself. */
 static Node *
 stands_for(const Query *query, const Var *column)
@@ -118,7 +110,7 @@ stands_for(const Query *query, const Var *column)
 Node *
 sl_level_resolve(const SlLevel *level, Node *node)
 {
-	node = strip(node);
+	node = sl_prune_strip(node);
 	while (node != NULL && IsA(node, Var))
 	{
 		Var		   *column = (Var *) node;
@@ -132,7 +124,7 @@ sl_level_resolve(const SlLevel *level, Node *node)
 		behind = stands_for(at->query, column);
 		if (behind == NULL)
 			return node;
-		behind = strip(copyObject(behind));
+		behind = sl_prune_strip(copyObject(behind));
 		if (column->varlevelsup > 0)
 			IncrementVarSublevelsUp(behind, (int) column->varlevelsup, 0);
 		node = behind;

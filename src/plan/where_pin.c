@@ -184,9 +184,7 @@ is_compared(const SlLevel *level, Node *test, int column)
 
 	if (sl_level_add_equalities(level, NIL, test, NULL) == NIL)
 		return false;
-	param = lsecond(((OpExpr *) test)->args);
-	while (IsA(param, RelabelType))
-		param = (Node *) ((RelabelType *) param)->arg;
+	param = sl_prune_strip(lsecond(((OpExpr *) test)->args));
 	return IsA(param, Param) && ((Param *) param)->paramkind == PARAM_SUBLINK &&
 		((Param *) param)->paramid == column;
 }
@@ -528,14 +526,19 @@ are_tables_pinned(const Pinning *pinning)
 
 /* A level ------------------------------------------------------------------------------------ */
 
-/* Uses that rows which have something else in these columns do not matter. */
+/*
+ * Uses that rows which have something else in these columns do not matter.  That of
+ * UNION does not hold for an arm that has, say, a limit of its own.
+ */
 static void
 take_pushed(Pinning *pinning, List **pushed)
 {
 	Query	   *query = pinning->level.query;
 	ListCell   *cell;
 
-	for (int key = 0; pushed != NULL && key < key_count(&pinning->here); key++)
+	if (pushed == NULL || !sl_level_can_push(query))
+		return;
+	for (int key = 0; key < key_count(&pinning->here); key++)
 	{
 		foreach(cell, pushed[key])
 		{
