@@ -196,15 +196,33 @@ can_fail(Node *node, void *context)
 		expression_tree_walker(node, can_fail, context);
 }
 
+static bool
+is_not_built_in(Oid function, void *context)
+{
+	return function >= FirstGenbkiObjectId;
+}
+
+static bool
+calls_others(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return check_functions_in_node(node, is_not_built_in, context) ||
+		expression_tree_walker(node, calls_others, context);
+}
+
 /*
  * Can it be computed although nobody may want the value?  What is made of
  * constants would fail in plain PostgreSQL as well, which computes it while it
- * plans; "10 / $1" would not.
+ * plans; "10 / $1" would not, nor a stable function of the user's that raises an
+ * error.
  */
 bool
 sl_ship_is_harmless(Node *expression)
 {
-	return !has_param(expression, NULL) || !can_fail(expression, NULL);
+	return !can_fail(expression, NULL) ||
+		(!has_param(expression, NULL) &&
+		 !(calls_others(expression, NULL) && contain_mutable_functions(expression)));
 }
 
 /* A parameter, cast to its type by name: OIDs may differ on the shard. */
@@ -233,21 +251,6 @@ make_param(SlShip *ship, Node *expression)
 	param->location = -1;
 	return (Node *) makeRelabelType((Expr *) param, param->paramtype, param->paramtypmod,
 									param->paramcollid, COERCE_EXPLICIT_CAST);
-}
-
-static bool
-is_not_built_in(Oid function, void *context)
-{
-	return function >= FirstGenbkiObjectId;
-}
-
-static bool
-calls_others(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return check_functions_in_node(node, is_not_built_in, context) ||
-		expression_tree_walker(node, calls_others, context);
 }
 
 /*

@@ -34,6 +34,7 @@ typedef struct Planning
 	Oid			function;		/* scatter_leaf() */
 	ParamListInfo params;
 	bool		with_keys;		/* count(DISTINCT key) may be split */
+	int			links;			/* subqueries in expressions that we are in */
 	List	   *leaves;
 } Planning;
 
@@ -126,10 +127,14 @@ next_number(void)
 	return list_length(planning->leaves);
 }
 
+/*
+ * A subquery in an expression may not be wanted for these parameters, as in "CASE
+ * WHEN $1 = 0 THEN 0 ELSE (SELECT ... 10 / $1)"; then they must not be put in.
+ */
 static void
 add_leaf(SlLeaf *leaf)
 {
-	sl_leaf_estimate(leaf, planning->params);
+	sl_leaf_estimate(leaf, planning->links == 0 ? planning->params : NULL);
 	planning->leaves = lappend(planning->leaves, leaf);
 }
 
@@ -168,6 +173,13 @@ replace(Node *node, void *context)
 		Query	   *result = is_candidate(query) ? with_leaf(query, false) : NULL;
 
 		return (Node *) query_tree_mutator(result != NULL ? result : query, replace, context, 0);
+	}
+	if (IsA(node, SubLink))
+	{
+		planning->links++;
+		node = expression_tree_mutator(node, replace, context);
+		planning->links--;
+		return node;
 	}
 	return expression_tree_mutator(node, replace, context);
 }

@@ -132,7 +132,7 @@ find_pin(const SlWhere *where, Query *query, SlPin *pin)
 
 	if (!sl_ship_statements)
 		return false;
-	if (sl_pin_find(NULL, query, pin))
+	if (sl_pin_find(query, pin))
 		return sl_pin_query(pin, NULL, query);
 	pin->table = first_table(where);
 	if (pin->table == NULL || pin->table->key_count != 1)

@@ -89,7 +89,7 @@ extern bool sl_pin_has_triggers(const SlTable *table);
 extern bool sl_pin_query(const SlPin *pin, const SlLevel *outer, Query *query);
 extern List *sl_pin_compared(const SlLevel *level, const SubLink *link);
 extern List *sl_pin_constants(Query *query, const SlTable *table);
-extern bool sl_pin_find(const SlLevel *outer, Query *query, SlPin *pin);
+extern bool sl_pin_find(Query *query, SlPin *pin);
 
 /* A relation whose rows are divided by a key that is among its columns. */
 typedef struct SlUnit

@@ -651,7 +651,10 @@ typedef struct Finding
 {
 	const SlLevel *outer;
 	SlPin	   *pin;
+	bool		is_sure;		/* that the query will run */
 } Finding;
+
+static bool find_key(const SlLevel *outer, Query *query, bool is_sure, SlPin *pin);
 
 static bool
 is_usable(const SlTable *table, int key, Node *value)
@@ -694,8 +697,10 @@ find_inserted(const Query *query, AttrNumber column)
 		list_nth(linitial(values->values_lists), ((Var *) value)->varattno - 1) : NULL;
 }
 
+/* What a query is pinned to is computed first, also if it is never asked for. */
 static bool
-set_pin(SlPin *pin, SlTable *table, const Query *query, Index index, const List *equalities)
+set_pin(SlPin *pin, SlTable *table, const Query *query, Index index, const List *equalities,
+		bool is_sure)
 {
 	SlPin		found = {.table = table};
 
@@ -711,7 +716,8 @@ set_pin(SlPin *pin, SlTable *table, const Query *query, Index index, const List 
 		Node	   *value = query->commandType == CMD_INSERT && (int) index == query->resultRelation ?
 		find_inserted(query, table->key[i]) : find_constant(equalities, index, table, i);
 
-		if (value == NULL || !is_usable(table, i, value))
+		if (value == NULL || !is_usable(table, i, value) ||
+			(!is_sure && !sl_ship_is_harmless(value)))
 			return false;
 		found.known[i] = list_make1(value);
 	}
@@ -722,19 +728,24 @@ set_pin(SlPin *pin, SlTable *table, const Query *query, Index index, const List 
 static bool
 find_in(Node *node, Finding *finding)
 {
+	bool		is_sure = finding->is_sure;
+	bool		result;
+
 	if (node == NULL)
 		return false;
 	if (IsA(node, Query))
-		return sl_pin_find(finding->outer, (Query *) node, finding->pin);
-	return expression_tree_walker(node, find_in, (void *) finding);
+		return find_key(finding->outer, (Query *) node, is_sure, finding->pin);
+	finding->is_sure = is_sure && !IsA(node, SubLink);
+	result = expression_tree_walker(node, find_in, (void *) finding);
+	finding->is_sure = is_sure;
+	return result;
 }
 
-/* Finds the constants that the key of some table must equal, if any. */
-bool
-sl_pin_find(const SlLevel *outer, Query *query, SlPin *pin)
+static bool
+find_key(const SlLevel *outer, Query *query, bool is_sure, SlPin *pin)
 {
 	SlLevel		level;
-	Finding		finding = {.outer = &level,.pin = pin};
+	Finding		finding = {.outer = &level,.pin = pin,.is_sure = is_sure};
 	List	   *equalities;
 	ListCell   *cell;
 
@@ -748,10 +759,17 @@ sl_pin_find(const SlLevel *outer, Query *query, SlPin *pin)
 		SlTable    *table = bms_is_member(index, level.joined) || index == query->resultRelation ?
 		sl_level_table(entry) : NULL;
 
-		if (table != NULL && set_pin(pin, table, query, (Index) index, equalities))
+		if (table != NULL && set_pin(pin, table, query, (Index) index, equalities, is_sure))
 			return true;
 	}
 	return query_tree_walker(query, find_in, (void *) &finding, 0);
+}
+
+/* Finds the constants that the key of some table must equal, if any. */
+bool
+sl_pin_find(Query *query, SlPin *pin)
+{
+	return find_key(NULL, query, true, pin);
 }
 
 /* What columns of the outermost query's subqueries are compared with. */
