@@ -131,6 +131,11 @@ SELECT by_road('TABLE orders'), by_road('TABLE items'), by_road('TABLE customers
 UPDATE orders SET total = 9 WHERE customer_id = 5 AND order_id = 4 RETURNING order_id, total, status;
 SELECT order_id, total FROM orders WHERE customer_id = 5 AND order_id < 40 ORDER BY order_id FOR UPDATE;
 DELETE FROM orders WHERE customer_id = 5 AND order_id >= 500 RETURNING order_id;
+CREATE FUNCTION lock_them() RETURNS bigint STABLE LANGUAGE plpgsql AS 'BEGIN PERFORM 1 FROM orders WHERE customer_id = 5 FOR UPDATE; RETURN 1; END';
+SELECT lock_them();
+BEGIN READ ONLY;
+SELECT 1 FROM orders WHERE customer_id = 5 FOR SHARE;
+ROLLBACK;
 -- Errors are those of the shard, and nothing is left.
 INSERT INTO customers VALUES (5, 'again');
 INSERT INTO customers VALUES (NULL, 'nobody');

@@ -194,6 +194,24 @@ sl_finish_add_relations(PlannedStmt *statement, Query *query)
 	statement->dependsOnRole = statement->dependsOnRole || has_row_security;
 }
 
+/*
+ * Says that the statement locks rows, so that it is refused where that is not
+ * allowed.  The executor looks no further than at "isParent".
+ */
+static PlanRowMark *
+make_row_mark(const Query *query)
+{
+	const RowMarkClause *clause = linitial_node(RowMarkClause, query->rowMarks);
+	PlanRowMark *mark = makeNode(PlanRowMark);
+
+	mark->rti = mark->prti = mark->rowmarkId = 1;
+	mark->markType = ROW_MARK_REFERENCE;
+	mark->strength = clause->strength;
+	mark->waitPolicy = clause->waitPolicy;
+	mark->isParent = true;
+	return mark;
+}
+
 PlannedStmt *
 sl_finish_plan(Query *query, Plan *plan, int options)
 {
@@ -205,6 +223,8 @@ sl_finish_plan(Query *query, Plan *plan, int options)
 	statement->hasModifyingCTE = query->hasModifyingCTE;
 	statement->canSetTag = query->canSetTag;
 	statement->planTree = (options & CURSOR_OPT_SCROLL) != 0 ? materialize_finished_plan(plan) : plan;
+	if (query->rowMarks != NIL)
+		statement->rowMarks = list_make1(make_row_mark(query));
 	statement->stmt_location = query->stmt_location;
 	statement->stmt_len = query->stmt_len;
 	sl_finish_add_relations(statement, query);
