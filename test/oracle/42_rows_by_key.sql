@@ -19,7 +19,7 @@ INSERT INTO orders AS o (customer_id, order_id, created, total) VALUES (7001, 1,
 INSERT INTO orders AS o (customer_id, order_id, created, total) VALUES (7001, 1, '2027-01-01', 7), (7002, 1, '2027-01-02', 8), (7003, 10, '2027-01-03', 9) ON CONFLICT (customer_id, order_id) DO UPDATE SET total = excluded.total WHERE o.customer_id = 7001 RETURNING customer_id, order_id, total;
 INSERT INTO orders (customer_id, order_id, created) VALUES (7001, 1, '2027-01-01'), (7002, 77, '2027-01-02'), (7003, 10, '2027-01-03') ON CONFLICT DO NOTHING RETURNING customer_id, order_id;
 -- fails 21000
-INSERT INTO orders AS o (customer_id, order_id, created) VALUES (7001, 1, '2027-01-01'), (7002, 1, '2027-01-02'), (7001, 1, '2027-01-03') ON CONFLICT (customer_id, order_id) DO UPDATE SET total = 5 RETURNING total;
+INSERT INTO orders AS o (customer_id, order_id, created) VALUES (7001, 1, '2027-01-01'), (7002, 1, '2027-01-02'), (7001, 1, '2027-01-03') ON CONFLICT (customer_id, order_id) DO UPDATE SET total = 5;
 
 -- transaction
 -- fails 23505
@@ -35,7 +35,7 @@ INSERT INTO orders (customer_id, order_id, created, status) VALUES (1, 500, '202
 INSERT INTO customers VALUES (7001, 'a'), (NULL, 'b');
 
 -- transaction
-INSERT INTO tickets (title, customer_id) VALUES ('a', 1), (DEFAULT, 2), ('c', 3), (NULL, 4) RETURNING customer_id, title, weight, double_weight, token IS NOT NULL;
+INSERT INTO tickets (title, customer_id) VALUES ('a', 1), (DEFAULT, 2), ('c', 3), ('d', 4) RETURNING customer_id, title, weight, double_weight, token IS NOT NULL;
 INSERT INTO tickets (feeling, weight, customer_id) VALUES ('sad', 1, 11), (DEFAULT, 2, 12), ('happy', NULL, 13) RETURNING customer_id, feeling, weight, double_weight;
 SELECT count(*), count(DISTINCT number), count(DISTINCT token), count(title), sum(weight) FROM tickets WHERE customer_id < 20;
 
