@@ -67,7 +67,6 @@ SELECT m, count(*), min(id) FROM kinds GROUP BY m ORDER BY m;
 SELECT m, max(p), min(c::text), count(ia) FROM kinds WHERE id < 31 GROUP BY m ORDER BY m;
 SELECT c, count(*) FROM kinds GROUP BY c ORDER BY c;
 SELECT ch, vc IS NULL, count(*) FROM kinds GROUP BY ch, vc IS NULL ORDER BY 1, 2;
-SELECT n, count(*) FROM (VALUES (1, 1.0), (2, 1.00)) v(id, n) JOIN holes USING (id) GROUP BY n HAVING n = 1;
 SELECT sorted, count(*) FROM codes GROUP BY sorted ORDER BY sorted COLLATE "C" LIMIT 5;
 SELECT lower(code), count(*) FROM codes GROUP BY lower(code) HAVING count(*) > 1 ORDER BY lower(code) COLLATE "C";
 SELECT kind, count(*), min(at), max(payload ->> 'n') FROM events GROUP BY kind ORDER BY kind;
