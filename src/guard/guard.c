@@ -21,6 +21,7 @@
 #include "utils/rel.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "guard/guard.h"
 
 PG_FUNCTION_INFO_V1(shardlet_guard);
@@ -38,7 +39,7 @@ typedef struct Watch
 	SlCoercion	coercions[SL_MAX_KEYS];
 } Watch;
 
-static void
+pg_noreturn static void
 refuse_arguments(const TriggerData *data)
 {
 	ereport(ERROR,

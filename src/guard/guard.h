@@ -89,7 +89,7 @@ extern void sl_guard_map_delete(const char *map);
 /* guard_lock.c */
 extern bool sl_guard_lock_shardlet(int32 map_id, int64 shardlet);
 extern void sl_guard_lock_map(int32 map_id);
-extern void sl_guard_lock_exclusively(int32 map_id, int64 shardlet, int wait_ms);
+extern void sl_guard_lock_exclusively(int64 shardlet, int wait_ms);
 extern void sl_guard_lock_for_change(int32 map_id, int wait_ms);
 
 /* guard_map.c: a map as far as this shard knows it */

@@ -17,6 +17,7 @@
 #include "utils/fmgroids.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "guard/guard.h"
 
 /* A map that is dropped has no tables, so hardly anybody is in the way. */
@@ -43,7 +44,7 @@ typedef struct Column
 	int			count;
 } Column;
 
-static void
+pg_noreturn static void
 refuse_call(void)
 {
 	ereport(ERROR,
@@ -170,12 +171,15 @@ get_rows(FunctionCallInfo fcinfo, const SlGuardMapRow *map, int *count)
 	return rows;
 }
 
-/* Writers of an entry that was the shard's own must have finished. */
+/*
+ * Writers of an entry that was the shard's own must have finished.  The map is
+ * locked when all these locks are there.
+ */
 static void
-lock_own(const SlGuardMapRow *map, const SlGuardRow *row, int wait_ms)
+lock_own(const SlGuardRow *row, int wait_ms)
 {
 	if (row->is_own)
-		sl_guard_lock_exclusively(map->id, row->id, wait_ms);
+		sl_guard_lock_exclusively(row->id, wait_ms);
 }
 
 static void
@@ -185,7 +189,7 @@ delete_row(const SlGuardMapRow *map, int64 shardlet, int wait_ms)
 
 	if (!sl_guard_row_read(NameStr(map->name), shardlet, &row))
 		return;
-	lock_own(map, &row, wait_ms);
+	lock_own(&row, wait_ms);
 	sl_guard_row_delete(&row);
 }
 
@@ -237,7 +241,7 @@ update_known(const SlGuardMapRow *map, SlGuardRow *rows, int count, int wait_ms)
 		}
 		if (is_same(&rows[i], &old))
 			continue;
-		lock_own(map, &old, wait_ms);
+		lock_own(&old, wait_ms);
 		rows[i].tid = old.tid;
 		sl_guard_row_update(&rows[i]);
 	}
@@ -253,7 +257,7 @@ write_rows(const SlGuardMapRow *map, SlGuardRow *rows, int count, int wait_ms)
 	if (new_count > 0 && map->kind == SL_KIND_LIST)
 		sl_guard_row_scan(NameStr(map->name), find_default, &found);
 	if (found != NULL)
-		lock_own(map, found, wait_ms);
+		lock_own(found, wait_ms);
 	sl_guard_row_insert(rows, new_count);
 }
 
@@ -451,6 +455,7 @@ shardlet_guard_lock(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
 				errmsg("this shard does not know map \"%s\"", NameStr(*PG_GETARG_NAME(0))));
-	sl_guard_lock_exclusively(map.id, PG_GETARG_INT64(1), PG_GETARG_INT32(2));
+	sl_guard_lock_exclusively(PG_GETARG_INT64(1), PG_GETARG_INT32(2));
+	sl_guard_lock_for_change(map.id, PG_GETARG_INT32(2));
 	PG_RETURN_VOID();
 }

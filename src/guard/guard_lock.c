@@ -111,12 +111,11 @@ acquire_in_time(const LOCKTAG *tag, LOCKMODE mode, int wait_ms)
 
 /* Keeps writers and changers of a shardlet away. */
 void
-sl_guard_lock_exclusively(int32 map_id, int64 shardlet, int wait_ms)
+sl_guard_lock_exclusively(int64 shardlet, int wait_ms)
 {
 	LOCKTAG		tag = shardlet_tag(shardlet);
 
 	acquire_in_time(&tag, ExclusiveLock, wait_ms);
-	sl_guard_lock_for_change(map_id, wait_ms);
 }
 
 /* Keeps those away that hold the whole map; the last lock of a changer. */
