@@ -129,6 +129,13 @@ INSERT INTO archive (customer_id, order_id) SELECT customer_id + 1, order_id + 1
 INSERT INTO plan_scatter_plain.archive (customer_id, order_id) SELECT customer_id + 1, order_id + 1000 FROM plan_scatter_plain.orders;
 SELECT by_road('TABLE archive');
 SELECT count(*) FROM archive a WHERE NOT EXISTS (SELECT FROM archive b WHERE b.customer_id = a.customer_id AND b.order_id = a.order_id);
+-- Relations of an arm of UNION are not those of the statement.
+SELECT by_road('SELECT o.order_id FROM customers c JOIN orders o USING (customer_id) JOIN items i USING (customer_id, order_id) UNION ALL SELECT customer_id FROM customers');
+-- Blanks at the end do not count in bpchar, so equal values may be on several shards.
+INSERT INTO pairs VALUES ('a ', 1, 1), ('a  ', 1, 2), ('a   ', 1, 3);
+INSERT INTO plan_scatter_plain.pairs VALUES ('a ', 1, 1), ('a  ', 1, 2), ('a   ', 1, 3);
+SELECT by_road('SELECT count(*) FROM pairs x JOIN pairs y ON x.a::bpchar = y.a::bpchar AND x.b = y.b');
+SELECT by_road('SELECT count(*) FROM pairs GROUP BY a::bpchar, b');
 -- A row on one shard that cannot be changed leaves all as they are.
 UPDATE orders SET total = total / (order_id - 50);
 SELECT by_road('TABLE orders');

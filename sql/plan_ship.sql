@@ -50,6 +50,9 @@ SELECT by_road('SELECT * FROM orders WHERE customer_id IN (5, 6)');
 SELECT by_road('SELECT * FROM pairs WHERE a = ''b'' AND b = 3');
 SELECT by_road('SELECT * FROM pairs WHERE (a, b) = (''b'', 3)');
 SELECT by_road('SELECT * FROM pairs WHERE a = ''b''');
+-- A limit, a window or DISTINCT ON in an arm of UNION is of all rows.
+SELECT by_road('SELECT * FROM ((SELECT customer_id, order_id FROM orders ORDER BY order_id LIMIT 2) UNION ALL (SELECT customer_id, qty FROM items)) s WHERE s.customer_id = 5');
+SELECT by_road('SELECT * FROM ((SELECT customer_id, row_number() OVER (ORDER BY order_id) FROM orders) UNION ALL (SELECT customer_id, qty FROM items)) s WHERE s.customer_id = 5');
 -- Whatever is inside.
 SELECT by_road('SELECT status, count(*), avg(total), string_agg(order_id::text, '','' ORDER BY order_id) FROM orders WHERE customer_id = 5 GROUP BY ROLLUP (status)');
 SELECT by_road('SELECT order_id, row_number() OVER (ORDER BY total), sum(total) OVER () FROM orders WHERE customer_id = 5');
@@ -193,6 +196,13 @@ ALTER TABLE customers DROP COLUMN extra;
 EXECUTE extra(6);
 EXECUTE star;
 RESET plan_cache_mode;
+-- What nobody asks for is not computed.
+CREATE FUNCTION boom(x text) RETURNS int LANGUAGE plpgsql STABLE AS $$ BEGIN RAISE EXCEPTION 'boom %', x; END $$;
+SELECT CASE WHEN order_id < 0 THEN boom('negative') ELSE 0 END AS c FROM orders WHERE customer_id = 5 LIMIT 1;
+SELECT boom('no row') FROM orders WHERE customer_id = 5 AND order_id < 0;
+PREPARE guarded(int) AS SELECT CASE WHEN $1 = 0 THEN -1 ELSE (SELECT count(*) FROM orders WHERE customer_id = 10 / $1) END AS c;
+EXECUTE guarded(2);
+EXECUTE guarded(0);
 -- The road can be closed.
 SET shardlet.ship = off;
 SELECT by_road('SELECT * FROM orders WHERE customer_id = 6');
