@@ -4,7 +4,7 @@
 #
 #	BENCH_ROWS          orders (1000000); ten of a customer, three items in each
 #	BENCH_STATEMENTS    which ones, of: a b c d e f g h i j l1 l2 l3
-#	BENCH_SECONDS       that each is run, in each round (2)
+#	BENCH_SECONDS       that each is run, in each round (3)
 #	BENCH_AGAINST       which ones, of: direct plain fdw proxy
 #
 # shop is the router, shop_s1 ... its shards; shop_plain has all rows; peer_0 ... are
@@ -21,7 +21,7 @@
 # "direct" are on shard s1, those of the others on all shards.
 rows=${BENCH_ROWS:-1000000}
 customers=$((rows / 10))
-seconds=${BENCH_SECONDS:-2}
+seconds=${BENCH_SECONDS:-3}
 statements=${BENCH_STATEMENTS:-f g h i j l1 l2 l3 a b d c e}
 contenders="shardlet ${BENCH_AGAINST:-direct plain fdw proxy}"
 if [[ $contenders == *proxy* && ! -e $("$PG_CONFIG" --pkglibdir)/plproxy.so ]]; then
