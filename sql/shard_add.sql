@@ -22,8 +22,10 @@ ALTER SERVER "it's ""my"" s.hard ü" RENAME TO plain;
 SELECT shardlet.route('a "map" of ''mine''.ü', 1);
 SELECT shard, ok, message FROM shardlet.health() WHERE shard = 'plain';
 -- Its id is its own.
+\set VERBOSITY terse
 ALTER SERVER plain OPTIONS (SET id '1');
 ALTER SERVER plain OPTIONS (DROP id);
+\set VERBOSITY default
 CREATE SERVER other FOREIGN DATA WRAPPER shardlet OPTIONS (id '1');
 -- By force the keys go with it; the database stays.
 SELECT shardlet.drop_shard('plain', force => true);

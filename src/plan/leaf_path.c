@@ -201,7 +201,10 @@ add_rows(PlannerInfo *root, RelOptInfo *rel, Index index, RangeTblEntry *entry)
 	path->is_plain = true;
 	set_cost(path, 0, false);
 
-	/* A subquery that was pulled up may want columns of its neighbours computed here. */
+	/*
+	 * A subquery that was pulled up may want columns of its neighbours
+	 * computed here.
+	 */
 	path->path.path.param_info = get_baserel_parampathinfo(root, rel, rel->lateral_relids);
 	rel->pathlist = NIL;
 	add_path(rel, (Path *) path);

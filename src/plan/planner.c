@@ -46,10 +46,10 @@ plan_by_road(Query *query, int options)
 	where = sl_where_find(query);
 	if (where->kind == SL_WHERE_ONE)
 		return sl_ship_plan(query, where, options);
-	if (query->commandType == CMD_INSERT && sl_ship_statements)
-		return sl_insert_plan(query, options);
 	if (where->kind == SL_WHERE_SHARDS && sl_scatter_statements)
 		return sl_scatter_plan(query, where, options);
+	if (query->commandType == CMD_INSERT && sl_ship_statements)
+		return sl_insert_plan(query, options);
 	return NULL;
 }
 
