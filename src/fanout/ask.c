@@ -424,6 +424,7 @@ reroute(SlAsk *ask, int attempt)
 	List	   *shards;
 
 	CHECK_FOR_INTERRUPTS();
+	sl_map_distrust();
 	shards = sl_ask_shards(ask);
 	if (attempt == MOST_ATTEMPTS || (list_length(shards) == 1 && linitial(shards) == shard))
 		sl_fanout_raise(ask->fanout);

@@ -656,6 +656,7 @@ sl_fanout_is_misled(const SlFanout *fanout)
 void
 sl_fanout_raise(const SlFanout *fanout)
 {
+	sl_failure_blame_move(fanout->misled);
 	sl_failure_raise(fanout->misled, fanout->streams[0].shard_name, fanout->spec.sql);
 }
 

@@ -56,6 +56,17 @@ mark_doubtful(Datum arg, Oid relid)
 		epoch++;
 }
 
+/*
+ * A shard knows better than the session which shardlets it owns: has maps be
+ * compared with their rows when they are used again.  A change becomes visible,
+ * and reaches the shards, a moment before its invalidation comes.
+ */
+void
+sl_map_distrust(void)
+{
+	epoch++;
+}
+
 void
 sl_map_init(void)
 {

@@ -128,6 +128,7 @@ sl_failure_blame_move(SlFailure *failure)
 {
 	if (failure->sqlstate != SL_ERR_NOT_OWNER)
 		return;
+	sl_map_distrust();
 	failure->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	failure->message = "could not serialize access because rows were moved to another shard";
 	failure->hint = "Retry the transaction.";
