@@ -166,6 +166,7 @@ typedef struct Cutting
 	int			open[DEEPEST];	/* parentheses in it */
 	int			depth;
 	List	   *places;
+	Bitmapset  *found;			/* numbers of marks */
 } Cutting;
 
 /* Takes over one character. */
@@ -284,6 +285,8 @@ cut(Cutting *cutting)
 	bool		has_where;
 	List	   *names;
 
+	cutting->found = bms_add_member(cutting->found, (int) number);
+
 	/* _a'::text, name, name) IS NULL) */
 	cutting->at = end + strlen("_a'::text");
 	if (*cutting->at == ',')
@@ -327,8 +330,13 @@ sl_owned_travel_sql(Query *query, List **places)
 		else
 			take(&cutting);
 	}
-	if (list_length(cutting.places) != list_length(marking.levels))
-		elog(ERROR, "%d of %d marks were found", list_length(cutting.places), list_length(marking.levels));
+
+	/*
+	 * An expression to sort by may be written twice: as a column, and in its
+	 * place.
+	 */
+	if (bms_num_members(cutting.found) != list_length(marking.levels))
+		elog(ERROR, "%d of %d marks were found", bms_num_members(cutting.found), list_length(marking.levels));
 	*places = cutting.places;
 	return cutting.sql.data;
 }
