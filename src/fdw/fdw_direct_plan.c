@@ -11,6 +11,7 @@
 #include "access/sysattr.h"
 #include "access/table.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/appendinfo.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
@@ -192,6 +193,28 @@ make_direct(SlShip *ship, ForeignScan *scan, ModifyTable *plan, Index index, con
 	scan->resultRelation = index;
 }
 
+/*
+ * The shard computes the new values.  The plan would do so again, with the row that
+ * came back, for RETURNING; nobody looks at that, but it could fail.
+ */
+static void
+forget_values(Plan *plan)
+{
+	List	   *targets = NIL;
+	ListCell   *cell;
+
+	foreach(cell, plan->targetlist)
+	{
+		TargetEntry *entry = flatCopyTargetEntry(lfirst_node(TargetEntry, cell));
+		Node	   *value = (Node *) entry->expr;
+
+		if (!entry->resjunk)
+			entry->expr = (Expr *) makeNullConst(exprType(value), exprTypmod(value), exprCollation(value));
+		targets = lappend(targets, entry);
+	}
+	plan->targetlist = targets;
+}
+
 bool
 sl_fdw_plan_direct(PlannerInfo *root, ModifyTable *plan, Index index, int subplan)
 {
@@ -212,5 +235,6 @@ sl_fdw_plan_direct(PlannerInfo *root, ModifyTable *plan, Index index, int subpla
 	ship = info->ship;
 	ship.params = NIL;
 	make_direct(&ship, scan, plan, index, linitial(info->members), info->is_single, values, columns, returning);
+	forget_values(&scan->scan.plan);
 	return true;
 }

@@ -174,3 +174,10 @@ UPDATE customers c SET name = 'x' FROM nothing n WHERE n.customer_id = c.custome
 UPDATE skew s SET v = 'dup' FROM (SELECT n FROM holes h JOIN skew k ON k.n = h.a) x WHERE x.n = s.n;
 UPDATE skew SET v = v || n, n = NULL WHERE n IS NOT NULL;
 UPDATE orders o SET total = 5 FROM orders p, items i WHERE p.customer_id = o.customer_id AND p.order_id = o.order_id - 1 AND i.customer_id = p.customer_id AND i.order_id = p.order_id AND i.line = 3;
+
+-- The new value can be computed once, and not again from itself.
+
+-- transaction
+UPDATE orders SET total = total * 100000 WHERE total > 90 RETURNING customer_id, order_id, total;
+UPDATE members SET logins = 2000000000 / logins WHERE customer_id = 5 AND logins > 0 RETURNING member_id, logins;
+UPDATE members SET logins = 1000000 / (logins - 4) WHERE customer_id < 9 AND logins = 5 RETURNING customer_id, member_id, logins;
