@@ -25,6 +25,8 @@ typedef struct SlShip
 	List	   *types;			/* OIDs of types of the tables' own columns */
 	bool		with_aggregates;
 	bool		is_statement;	/* a whole one, see travel.h */
+	bool		is_shape;		/* constants become parameters: see
+								 * make_shape() */
 	bool		computes_once;	/* what is looked at, volatile or not */
 	List	   *tables;			/* SlTables that it may be about */
 	List	   *params;			/* expressions of the router, for $1, $2 ... */

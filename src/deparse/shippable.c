@@ -284,6 +284,32 @@ compute_here(SlShip *ship, Node *expression)
 	return (Node *) collate;
 }
 
+/*
+ * Statements that differ in nothing but constants become one text, which the
+ * shard parses and plans once.  This is for constants that an operator compares
+ * or computes with, and for values of rows; elsewhere the grammar may want one, or
+ * the shard's planner.
+ */
+Node *
+sl_shipping_shape(SlShip *ship, Node *node)
+{
+	const Const *constant = (const Const *) node;
+
+	if (!ship->is_shape || node == NULL || !IsA(node, Const) || constant->constisnull ||
+		constant->consttype == BOOLOID || !sl_form_is_one(constant->consttype))
+		return node;
+	return make_param(ship, node);
+}
+
+static void
+shape_operands(SlShip *ship, OpExpr *expression)
+{
+	ListCell   *cell;
+
+	foreach(cell, expression->args)
+		lfirst(cell) = sl_shipping_shape(ship, lfirst(cell));
+}
+
 Node *
 sl_shipping_fail(SlShipping *shipping, Node *node)
 {
@@ -589,6 +615,8 @@ sl_shipping_node(Node *node, SlShipping *shipping)
 	shipping->branches += has_branches(node) ? 1 : 0;
 	node = expression_tree_mutator(node, sl_shipping_node, (void *) shipping);
 	shipping->branches = branches;
+	if (IsA(node, OpExpr))
+		shape_operands(ship, (OpExpr *) node);
 	return restore_collate(node);
 }
 

@@ -17,6 +17,7 @@ typedef struct SlShipping
 
 /* shippable.c */
 extern Node *sl_shipping_node(Node *node, SlShipping *shipping);
+extern Node *sl_shipping_shape(SlShip *ship, Node *node);
 extern Node *sl_shipping_fail(SlShipping *shipping, Node *node);
 extern bool sl_shipping_knows(const SlShip *ship, Oid object, Oid class);
 extern bool sl_shipping_knows_function(const SlShip *ship, Oid function);

@@ -414,8 +414,10 @@ static void
 travel_arbiter(OnConflictExpr *conflict, SlShipping *shipping)
 {
 	int			params = list_length(shipping->ship->params);
+	bool		is_shape = shipping->ship->is_shape;
 	ListCell   *cell;
 
+	shipping->ship->is_shape = false;
 	foreach(cell, conflict->arbiterElems)
 	{
 		InferenceElem *element = lfirst_node(InferenceElem, cell);
@@ -424,6 +426,7 @@ travel_arbiter(OnConflictExpr *conflict, SlShipping *shipping)
 		element->expr = sl_shipping_node(element->expr, shipping);
 	}
 	conflict->arbiterWhere = sl_shipping_node(conflict->arbiterWhere, shipping);
+	shipping->ship->is_shape = is_shape;
 	check(shipping, list_length(shipping->ship->params) == params);
 }
 
@@ -546,6 +549,20 @@ check_statement(const Query *query, SlShipping *shipping)
 		check_insert(query, shipping);
 }
 
+/* Values that are written are not a matter of the text. */
+static void
+shape_values(Query *query, SlShip *ship)
+{
+	ListCell   *cell;
+
+	foreach(cell, query->targetList)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, cell);
+
+		entry->expr = (Expr *) sl_shipping_shape(ship, (Node *) entry->expr);
+	}
+}
+
 /*
  * Changes a query, of any level, into what a shard can run.  Its conditions are
  * taken to be checked; what it makes of rows is computed only if there are any.
@@ -574,6 +591,8 @@ sl_travel_query(Query *query, SlShipping *shipping)
 	shipping->ship->computes_once = query->commandType == CMD_INSERT;
 	query->targetList = travel_list(query->targetList, shipping);
 	shipping->ship->computes_once = false;
+	if (query->commandType == CMD_INSERT || query->commandType == CMD_UPDATE)
+		shape_values(query, shipping->ship);
 	shipping->branches = branches + 1;
 	query->havingQual = sl_shipping_node(query->havingQual, shipping);
 	query->returningList = travel_list(query->returningList, shipping);
