@@ -49,6 +49,8 @@ SELECT shardlet.add_shard('router', :'server' || ' dbname=' || :'router');
 -- A copy of a shard's database is another one, and gets its own identity.
 SELECT shardlet.drop_shard('by_server');
 SELECT shardlet.add_shard('origin', :'conninfo');
+-- The worker may be there.
+SELECT count(pg_terminate_backend(pid)) >= 0 AS done FROM pg_stat_activity WHERE datname = 'by_address';
 CREATE DATABASE copy TEMPLATE by_address;
 SELECT identity FROM shardlet.shards WHERE shard = 'origin' \gset
 ALTER DATABASE copy SET shardlet.identity = :'identity';
