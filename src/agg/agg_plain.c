@@ -89,6 +89,7 @@ make_divisor(const Plain *plain, const Aggref *aggregate)
 	count->opno = INT8_EQUAL_OPERATOR;
 	count->opfuncid = F_INT8EQ;
 	count->opresulttype = INT8OID;
+	/* cppcheck-suppress unknownEvaluationOrder */
 	count->args = list_make2(sl_agg_make(F_COUNT_ANY, INT8OID, aggregate),
 							 makeConst(INT8OID, -1, InvalidOid, sizeof(int64), Int64GetDatum(0), false,
 									   FLOAT8PASSBYVAL));
@@ -101,6 +102,7 @@ static Node *
 make_plain(Node *node, void *is_bare)
 {
 	const Plain *plain;
+	List	   *args;
 
 	if (node == NULL)
 		return NULL;
@@ -111,9 +113,9 @@ make_plain(Node *node, void *is_bare)
 		return copyObject(node);
 	if (!OidIsValid(plain->division))
 		return (Node *) make_sum(plain, (Aggref *) node);
-	return (Node *) makeFuncExpr(plain->division, plain->sum_type,
-								 list_make2(make_sum(plain, (Aggref *) node),
-											make_divisor(plain, (Aggref *) node)),
+	/* cppcheck-suppress unknownEvaluationOrder */
+	args = list_make2(make_sum(plain, (Aggref *) node), make_divisor(plain, (Aggref *) node));
+	return (Node *) makeFuncExpr(plain->division, plain->sum_type, args,
 								 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 }
 

@@ -65,6 +65,7 @@ static const Twin twins[] = {
 Oid
 sl_agg_own(const char *name, int arg_count, const Oid *arg_types)
 {
+	/* cppcheck-suppress unknownEvaluationOrder */
 	List	   *names = list_make2(makeString(SCHEMA_NAME), makeString(pstrdup(name)));
 
 	return LookupFuncName(names, arg_count, arg_types, true);
@@ -137,12 +138,14 @@ make_count_and_sum(const Aggref *average, Oid sum)
 	ArrayExpr  *array = makeNode(ArrayExpr);
 
 	total->coalescetype = INT8OID;
+	/* cppcheck-suppress unknownEvaluationOrder */
 	total->args = list_make2(sl_agg_make(sum, INT8OID, average),
 							 makeConst(INT8OID, -1, InvalidOid, sizeof(int64), Int64GetDatum(0), false,
 									   FLOAT8PASSBYVAL));
 	total->location = -1;
 	array->array_typeid = INT8ARRAYOID;
 	array->element_typeid = INT8OID;
+	/* cppcheck-suppress unknownEvaluationOrder */
 	array->elements = list_make2(sl_agg_make(F_COUNT_ANY, INT8OID, average), total);
 	array->location = -1;
 	return (Expr *) array;

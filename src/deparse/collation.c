@@ -192,8 +192,11 @@ derive_rows(RowCompareExpr *compare, Derivation *derivation)
 	{
 		Derivation	pair = {.ship = derivation->ship};
 
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		(void) derive(lfirst(left), &pair);
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		(void) derive(lfirst(right), &pair);
+		/* cppcheck-suppress nullPointerRedundantCheck */
 		check_input((Node *) compare, lfirst_oid(wanted), &pair);
 		derivation->has_failed = derivation->has_failed || pair.has_failed;
 	}

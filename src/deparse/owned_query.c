@@ -138,6 +138,7 @@ mark_level(Marking *marking, Query *query)
 	else if (is_and)
 		((BoolExpr *) from->quals)->args = lappend(((BoolExpr *) from->quals)->args, mark);
 	else
+		/* cppcheck-suppress unknownEvaluationOrder */
 		from->quals = (Node *) makeBoolExpr(AND_EXPR, list_make2(from->quals, mark), -1);
 }
 

@@ -122,8 +122,8 @@ same_key(const Watch *watch, const Datum *a, const Datum *b)
 static void
 check_rows(Watch *watch, const TriggerData *data)
 {
-	Datum		key[SL_MAX_KEYS];
-	Datum		new_key[SL_MAX_KEYS];
+	Datum		key[SL_MAX_KEYS] = {0};
+	Datum		new_key[SL_MAX_KEYS] = {0};
 
 	if (!watch->map->is_known)
 	{
@@ -186,7 +186,7 @@ shardlet_assert_owner(PG_FUNCTION_ARGS)
 {
 	SlGuardMap *map;
 	SlKeyArgs	args;
-	Datum		key[SL_MAX_KEYS];
+	Datum		key[SL_MAX_KEYS] = {0};
 	SlCoercion	coercion;
 	char	   *name;
 

@@ -120,6 +120,8 @@ lock_range(SlMover *mover, const SlMap *map)
 {
 	const char *params[3];
 	int			count;
+
+	/* cppcheck-suppress unknownEvaluationOrder */
 	SlReply    *replies = sl_command_begin(list_make2(mover->from, mover->to), true, &count);
 
 	params[0] = NameStr(map->name);

@@ -302,6 +302,7 @@ sl_insert_plan(Query *query, int options)
 		return NULL;
 	rows.params = sort_params(ship.params, &road.params);
 	road.sql = sl_travel_sql(travelling);
+	/* cppcheck-suppress unknownEvaluationOrder */
 	road.programs = list_make1(list_make2(makeInteger((int) table->relid), NIL));
 	road.expressions = flatten(values);
 	road.result = sl_finish_result(query->returningList);

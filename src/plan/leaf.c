@@ -245,8 +245,9 @@ sl_leaf_plan(Query *query, const char *source, int options, ParamListInfo params
 {
 	Oid			type = ANYOID;
 	Planning	here = {.outer = planning,.params = params,.with_keys = true};
-	PlannedStmt *result;
+	PlannedStmt *result = NULL;
 
+	/* cppcheck-suppress unknownEvaluationOrder */
 	here.function = LookupFuncName(list_make2(makeString("shardlet"), makeString("scatter_leaf")), 1,
 								   &type, false);
 	planning = &here;

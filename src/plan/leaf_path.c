@@ -345,6 +345,7 @@ static List *
 begin_groups(Made *made, PlannerInfo *root, const RelOptInfo *output,
 			 const GroupPathExtraData *extra)
 {
+	/* cppcheck-suppress unknownEvaluationOrder */
 	List	   *wanted = list_make2(output->reltarget->exprs, extra->havingQual);
 	List	   *aggregates = NIL;
 

@@ -148,10 +148,12 @@ sl_road_plan(const SlRoad *road, List *target_list)
 	scan->scan.plan.parallel_safe = false;
 	scan->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	scan->custom_exprs = finish_expressions(list_concat_copy(road->params, others));
+	/* cppcheck-suppress unknownEvaluationOrder */
 	scan->custom_private = list_make5(makeString(road->sql), makeInteger(road->flags),
 									  makeInteger(list_length(road->params)),
 									  copyObject(road->programs), copyObject(road->sort));
 	scan->custom_private = lappend(scan->custom_private,
+	/* cppcheck-suppress unknownEvaluationOrder */
 								   list_make2_int(limit_place, offset_place));
 	scan->custom_private = lappend(scan->custom_private,
 								   makeString(road->relations != NULL ? road->relations : ""));

@@ -75,8 +75,8 @@ add_programs(SlWhere *where, Query *query, List *units)
 			continue;
 		program = sl_prune_make(&ship, unit->index, table, clauses, &where->expressions);
 		if (program != NIL)
-			/* cppcheck-suppress unknownEvaluationOrder */
 			where->programs = lappend(where->programs,
+			/* cppcheck-suppress unknownEvaluationOrder */
 									  list_make2(makeInteger((int) table->relid), program));
 	}
 	if (where->programs == NIL)
