@@ -101,14 +101,15 @@ forget_unused(Query *query)
 		used = bms_add_member(used, query->onConflict->exclRelIndex);
 	foreach(cell, query->rtable)
 	{
-		RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+		RangeTblEntry *nothing;
 
-		if (bms_is_member(foreach_current_index(cell) + 1, used) || sl_is_group_entry(entry))
+		if (bms_is_member(foreach_current_index(cell) + 1, used) ||
+			sl_is_group_entry(lfirst_node(RangeTblEntry, cell)))
 			continue;
-		entry = makeNode(RangeTblEntry);
-		entry->rtekind = RTE_RESULT;
-		entry->eref = makeAlias("*unused*", NIL);
-		lfirst(cell) = entry;
+		nothing = makeNode(RangeTblEntry);
+		nothing->rtekind = RTE_RESULT;
+		nothing->eref = makeAlias("*unused*", NIL);
+		lfirst(cell) = nothing;
 	}
 }
 

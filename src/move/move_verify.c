@@ -68,6 +68,8 @@ compare(const SlMoveTable *table, SlConn *source, SlConn *target)
 	ask(target, sql);
 	here = take(source, sql);
 	there = take(target, sql);
+	if (here.rows == NULL || there.rows == NULL)
+		elog(ERROR, "a shard has not counted its rows");
 	if (strcmp(here.rows, there.rows) == 0 && strcmp(here.checksum, there.checksum) == 0)
 		return;
 	ereport(ERROR,

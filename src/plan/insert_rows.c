@@ -267,7 +267,7 @@ begin(CustomScanState *node, EState *estate, int eflags)
 	state->rows.params = list_nth(plan->custom_private, ROWS_PARAMS);
 	state->column_count = list_length(state->rows.types);
 	state->row_count = (list_length(plan->custom_exprs) - state->road.ask.param_count) /
-		state->column_count;
+		Max(state->column_count, 1);
 	state->road.ask.choose = choose;
 }
 
