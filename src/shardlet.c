@@ -82,5 +82,6 @@ _PG_init(void)
 	sl_new_shard_init();
 	sl_worker_init();
 	sl_use_snapshot_init();
+	sl_lone_write_init();
 	sl_guard_map_init();
 }

@@ -17,6 +17,9 @@
 #define SL_WRAPPER_NAME			"shardlet"
 #define SL_TABLES_SERVER_NAME	"shardlet_tables"
 
+/* Behind the text of a statement that may be a transaction that writes. */
+#define SL_LONE_WRITE_MARK " /* shardlet: writes */"
+
 /* guc.c */
 extern int	sl_connect_timeout;
 extern int	sl_shard_timeout;

@@ -277,6 +277,12 @@ asks_often(const SlAsk *ask)
 	return ask->statement->scan_count > 1 || ask->may_repeat || ask->statement->writes;
 }
 
+static bool
+is_whole_plan(const SlAsk *ask)
+{
+	return ask->node->state->es_plannedstmt->planTree == ask->node->plan;
+}
+
 /*
  * Is there nothing after the statement that could fail?  It is all of a plan, its
  * rows go to the client as they are, and need no conversion on the way.
@@ -286,8 +292,8 @@ is_last(const SlAsk *ask)
 {
 	const PlanState *node = ask->node;
 
-	return node->state->es_plannedstmt->planTree == node->plan &&
-		node->state->es_epq_active == NULL && node->ps_ProjInfo == NULL && node->qual == NULL &&
+	return is_whole_plan(ask) && node->state->es_epq_active == NULL &&
+		node->ps_ProjInfo == NULL && node->qual == NULL &&
 		ask->statement->scan_count == 1 && !ask->may_repeat &&
 		pg_get_client_encoding() == GetDatabaseEncoding() && sl_txn_is_alone(node->state);
 }
@@ -303,12 +309,26 @@ can_commit(const SlAsk *ask, const SlFanoutSpec *spec)
 		sl_shard_timeout == 0 && is_last(ask) && sl_txn_is_untouched();
 }
 
+/*
+ * A read that stops early, or may fail while the transaction goes on, needs a
+ * savepoint of its own.  If it is all of what the client sent, it runs to its end,
+ * and if it fails, so does the transaction, or the savepoint that the shard
+ * follows anyway.
+ */
+static bool
+is_part(const SlAsk *ask, const SlFanoutSpec *spec)
+{
+	return (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) == 0 &&
+		(list_length(spec->shards) > 1 || spec->skip_failures || asks_often(ask) ||
+		 !is_whole_plan(ask) || !sl_txn_is_direct(ask->node->state));
+}
+
 static void
-set_use(const SlAsk *ask, SlTxnUse *use)
+set_use(const SlAsk *ask, const SlFanoutSpec *spec, SlTxnUse *use)
 {
 	use->writes = (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) != 0;
 	use->is_alone = !use->writes && !asks_often(ask) && sl_txn_is_alone(ask->node->state);
-	use->is_part = !use->writes;
+	use->is_part = is_part(ask, spec);
 	if ((!use->writes && asks_often(ask) &&
 		 (ask->statement->writes || !IsolationUsesXactSnapshot())) ||
 		((ask->flags & SL_ASK_WRITES) != 0 && ask->statement->scan_count > 1))
@@ -404,7 +424,7 @@ begin(SlAsk *ask)
 	spec->sort_count = list_length(spec->shards) > 1 ? ask->sort_count : 0;
 	spec->sort_keys = ask->sort_keys;
 	set_limit(ask, spec);
-	set_use(ask, &spec->use);
+	set_use(ask, spec, &spec->use);
 	spec->use.ends = can_commit(ask, spec);
 	sl_txn_check_span(spec->shards, spec->use.writes);
 	sl_call_ask_for_snapshots(spec);

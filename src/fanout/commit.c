@@ -2,10 +2,11 @@
  * commit.c
  *		A write that is the last thing of its transaction.
  *
- * BEGIN, the statement and COMMIT go to the shard in one flight.  From sending
- * to the answer nothing may interrupt: the shard may have committed, and then
- * the statement has succeeded.  A cancel is passed on to the shard, and its
- * answer decides.  The rows are kept until the answer is complete.
+ * The statement goes to the shard alone, or with BEGIN and COMMIT in the same
+ * flight (txn/txn_join.c).  From sending to the answer nothing may interrupt: the
+ * shard may have committed, and then the statement has succeeded.  A cancel is
+ * passed on to the shard, and its answer decides.  The rows are kept until the
+ * answer is complete.
  */
 #include "postgres.h"
 
@@ -80,6 +81,9 @@ sl_commit_with_statement(SlFanout *fanout)
 		HOLD_INTERRUPTS();
 		wait_for_end(stream);
 		RESUME_INTERRUPTS();
+
+		/* It may have to be sent again. */
+		fanout->all_started = false;
 	}
 	check_outcome(stream);
 

@@ -61,6 +61,13 @@ wants_to_write(const SlStream *stream, const SlFailure *failure)
 						  stream->conn->txn.has_part);
 }
 
+/* It went without a transaction, and the shard has not understood its mark. */
+static bool
+is_refused_alone(const SlStream *stream, const SlFailure *failure)
+{
+	return stream->conn->txn.is_lone && failure->sqlstate == ERRCODE_READ_ONLY_SQL_TRANSACTION;
+}
+
 /* Did the shard have to find out of what types parameters are? */
 static bool
 has_guessed_types(const SlStream *stream)
@@ -98,6 +105,17 @@ can_undo(const SlStream *stream)
 }
 
 /*
+ * May a write be committed whose connection was lost?  Not if the shard said why
+ * it goes, and had not answered: it does that before it commits.
+ */
+static bool
+may_be_committed(const SlStream *stream, const SlFailure *failure)
+{
+	return failure->lost && !failure->never_ran && stream->use.ends && stream->use.writes &&
+		!(stream->conn->txn.is_lone && failure->is_farewell);
+}
+
+/*
  * Is the failure one that goes away by beginning anew?  What had run for a while
  * when its connection went was perhaps ended on purpose: it stays ended.
  */
@@ -106,7 +124,7 @@ can_retry(const SlStream *stream, const SlFailure *failure)
 {
 	if (stream->has_answered)
 		return false;
-	if (!failure->lost && wants_to_write(stream, failure))
+	if (!failure->lost && (wants_to_write(stream, failure) || is_refused_alone(stream, failure)))
 		return true;
 	if (stream->has_retried)
 		return false;
@@ -115,8 +133,7 @@ can_retry(const SlStream *stream, const SlFailure *failure)
 	if (stream->use.takes_snapshot && stream->has_snapshot)
 		return false;
 
-	/* It may have been committed. */
-	if (failure->lost && !failure->never_ran && stream->use.ends && stream->use.writes)
+	if (may_be_committed(stream, failure))
 		return false;
 
 	/* With the connection, all that the statement did is gone. */
@@ -161,6 +178,8 @@ fail_or_retry(SlStream *stream, SlFailure *failure)
 	bool		writes = !failure->lost && wants_to_write(stream, failure);
 
 	stream->is_misled = is_misled(stream, failure);
+	if (is_refused_alone(stream, failure))
+		sl_txn_refuse_alone(stream->conn);
 	sl_txn_settle(stream->conn);
 	if ((retry || stream->is_misled) && stream->has_begun)
 		sl_txn_abandon(stream->conn);
@@ -329,7 +348,8 @@ send_prepare(SlStream *stream)
 	}
 	stream->generation = conn->generation;
 	begin_telling(conn, &describing);
-	(void) sl_flight_prepare(conn, stream->spec->sql, &stream->spec->params);
+	(void) sl_flight_prepare(conn, stream->spec->sql, &stream->spec->params,
+							 stream->use.writes && !conn->is_bare);
 	end_telling(conn, &describing);
 	stream->state = STREAM_PREPARING;
 }
@@ -516,9 +536,10 @@ sl_stream_execute(SlStream *stream)
 	if (stream->use.takes_snapshot)
 		stream->snapshot_deadline = sl_wait_deadline(sl_connect_timeout);
 	stream->use.retries = !stream->has_retried;
+	stream->is_parsed = parses_anew(stream);
+	stream->use.is_marked = prepared->is_marked && !stream->is_parsed;
 	sl_txn_join(stream->conn, &stream->use);
 	sl_decoder_begin(stream->decoder, spec->plain_values);
-	stream->is_parsed = parses_anew(stream);
 	if (stream->is_parsed)
 		sl_flight_ask(stream->conn, spec->sql, stream->params, stream->is_binary);
 	else

@@ -150,4 +150,7 @@ extern void sl_guard_claim_all(SlGuardMap *map);
 /* use_snapshot.c */
 extern void sl_use_snapshot_init(void);
 
+/* lone_write.c */
+extern void sl_lone_write_init(void);
+
 #endif							/* SL_GUARD_H */

@@ -163,16 +163,33 @@ typedef struct Known
 static HTAB *known_tables;
 static uint64 epoch = 1;		/* raised when nothing known counts any more */
 static uint64 changes = 0;		/* raised by every change of a relation */
+static uint64 own_changes = 0;	/* by those of a table of ours */
 
 /* A relation has changed; invalid: all. */
 static void
 forget_table(Datum arg, Oid relid)
 {
+	const Known *known;
+
 	changes++;
 	if (!OidIsValid(relid))
+	{
 		epoch++;
-	else
-		(void) hash_search(known_tables, &relid, HASH_REMOVE, NULL);
+		return;
+	}
+	known = hash_search(known_tables, &relid, HASH_FIND, NULL);
+	if (known == NULL)
+		return;
+	if (known->is_ours)
+		own_changes++;
+	(void) hash_search(known_tables, &relid, HASH_REMOVE, NULL);
+}
+
+/* Another number whenever a table of ours may have changed. */
+uint64
+sl_table_changes(void)
+{
+	return epoch + own_changes;
 }
 
 static void

@@ -50,6 +50,7 @@ typedef struct SlTable
 
 /* table.c */
 extern void sl_table_init(void);
+extern uint64 sl_table_changes(void);
 extern SlTable *sl_table_get(Oid relid);
 extern SlTable *sl_table_get_as(Oid relid, List *options);
 extern List *sl_table_key_names(const char *key);

@@ -26,16 +26,24 @@
 
 #include "base/base.h"
 #include "compat.h"
+#include "map/table.h"
 #include "remote/remote.h"
 
 /* So many prepared statements are kept on a connection. */
 #define MAX_PREPARED 128
 
 /* Raised when prepared statements of all connections may be out of date. */
-static uint64 epoch = 0;
+static uint64 distrusts = 0;
 
-static void
-fail_to_send(SlConn *conn)
+/* What is prepared now is good as long as this stays. */
+static uint64
+current_epoch(void)
+{
+	return distrusts + sl_table_changes();
+}
+
+void
+sl_flight_fail_to_send(SlConn *conn)
 {
 	sl_failure_raise(sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg))),
 					 conn->shard, NULL);
@@ -85,8 +93,9 @@ expect_statement(SlConn *conn, SlExpect what, uint64 hash)
 		conn->slot->is_active = true;
 }
 
-static void
-expect(SlConn *conn, SlExpect what)
+/* Notes that an answer of this kind will come. */
+void
+sl_flight_expect(SlConn *conn, SlExpect what)
 {
 	expect_statement(conn, what, 0);
 }
@@ -112,43 +121,8 @@ void
 sl_flight_prelude(SlConn *conn, const char *sql, int param_count, const char *const *params)
 {
 	if (!PQsendQueryParams(conn->pg, sql, param_count, NULL, params, NULL, NULL, 0))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_PRELUDE);
-}
-
-static void
-prepare_begin(SlConn *conn, const char *sql)
-{
-	strlcpy(conn->begin_sql, sql, sizeof(conn->begin_sql));
-	snprintf(conn->begin_name, sizeof(conn->begin_name), "shardlet_begin_%llu",
-			 (unsigned long long) ++conn->prepare_counter);
-	conn->begin_generation = conn->generation;
-	if (!PQsendPrepare(conn->pg, conn->begin_name, sql, 0, NULL))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_PRELUDE);
-}
-
-/*
- * Begins a transaction.  To parse and keep BEGIN with its options costs a shard more
- * than half of what a change of one row does, and a session begins nearly all
- * its transactions alike: that BEGIN is prepared.  The caller begins anew if the
- * shard has forgotten it.
- */
-void
-sl_flight_begin(SlConn *conn, const char *sql)
-{
-	bool		has_one = conn->begin_sql[0] != '\0' && conn->begin_generation == conn->generation;
-
-	if (!has_one && strlen(sql) < sizeof(conn->begin_sql))
-		prepare_begin(conn, sql);
-	else if (!has_one || strcmp(conn->begin_sql, sql) != 0)
-	{
-		sl_flight_prelude(conn, sql, 0, NULL);
-		return;
-	}
-	if (!PQsendQueryPrepared(conn->pg, conn->begin_name, 0, NULL, NULL, NULL, 0))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_PRELUDE);
+		sl_flight_fail_to_send(conn);
+	sl_flight_expect(conn, SL_EXPECT_PRELUDE);
 }
 
 /* Sends a statement as it is; its rows, if any, come as text. */
@@ -156,8 +130,8 @@ void
 sl_flight_query(SlConn *conn, const char *sql, int param_count, const char *const *params)
 {
 	if (!PQsendQueryParams(conn->pg, sql, param_count, NULL, params, NULL, NULL, 0))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_ROWS);
+		sl_flight_fail_to_send(conn);
+	sl_flight_expect(conn, SL_EXPECT_ROWS);
 }
 
 /* The same with parameters and rows of either form. */
@@ -166,8 +140,8 @@ sl_flight_ask(SlConn *conn, const char *sql, const SlParams *params, bool binary
 {
 	if (!PQsendQueryParams(conn->pg, sql, params->count, params->types, params->values,
 						   params->lengths, params->formats, binary ? 1 : 0))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_ROWS);
+		sl_flight_fail_to_send(conn);
+	sl_flight_expect(conn, SL_EXPECT_ROWS);
 }
 
 /*
@@ -179,19 +153,8 @@ sl_flight_mark(SlConn *conn)
 {
 	if (!PQsendQueryParams(conn->pg, "SELECT 1", 0, NULL, NULL, NULL, NULL, 0) ||
 		!PQsendFlushRequest(conn->pg))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_MARK);
-}
-
-/* Asks for the id of a transaction that writes; it is kept in conn->txn. */
-void
-sl_flight_xid(SlConn *conn)
-{
-	if (!PQsendQueryParams(conn->pg, "SELECT pg_catalog.pg_current_xact_id()", 0, NULL, NULL,
-						   NULL, NULL, 0))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_XID);
-	conn->txn.has_asked_xid = true;
+		sl_flight_fail_to_send(conn);
+	sl_flight_expect(conn, SL_EXPECT_MARK);
 }
 
 /* Ends a transaction, and makes the shard answer.  Returns false if that fails. */
@@ -200,7 +163,7 @@ sl_flight_try_sync(SlConn *conn)
 {
 	if (!PQpipelineSync(conn->pg))
 		return false;
-	expect(conn, SL_EXPECT_SYNC);
+	sl_flight_expect(conn, SL_EXPECT_SYNC);
 	return true;
 }
 
@@ -208,7 +171,7 @@ void
 sl_flight_sync(SlConn *conn)
 {
 	if (!sl_flight_try_sync(conn))
-		fail_to_send(conn);
+		sl_flight_fail_to_send(conn);
 }
 
 /* The same behind settings: when it is answered, these have taken effect. */
@@ -216,8 +179,18 @@ void
 sl_flight_sync_settings(SlConn *conn)
 {
 	if (!PQpipelineSync(conn->pg))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_SETTINGS);
+		sl_flight_fail_to_send(conn);
+	sl_flight_expect(conn, SL_EXPECT_SETTINGS);
+}
+
+/* Sends a command, outside of a transaction, that may as well fail. */
+void
+sl_flight_attempt(SlConn *conn, const char *sql)
+{
+	if (!PQsendQueryParams(conn->pg, sql, 0, NULL, NULL, NULL, NULL, 0))
+		sl_flight_fail_to_send(conn);
+	sl_flight_expect(conn, SL_EXPECT_FORGET);
+	sl_flight_sync(conn);
 }
 
 /*
@@ -229,10 +202,10 @@ sl_flight_command(SlConn *conn, const char *sql, bool is_looked_at)
 {
 	if (!PQsendQueryParams(conn->pg, sql, 0, NULL, NULL, NULL, NULL, 0))
 		return false;
-	expect(conn, is_looked_at ? SL_EXPECT_ROWS : SL_EXPECT_PRELUDE);
+	sl_flight_expect(conn, is_looked_at ? SL_EXPECT_ROWS : SL_EXPECT_PRELUDE);
 	if (!PQpipelineSync(conn->pg))
 		return false;
-	expect(conn, SL_EXPECT_SYNC);
+	sl_flight_expect(conn, SL_EXPECT_SYNC);
 	if (!is_looked_at && conn->slot != NULL)
 		conn->slot->is_active = false;
 	return true;
@@ -247,8 +220,8 @@ sl_flight_start_copy(SlConn *conn, const char *sql)
 {
 	Assert(sl_flight_is_empty(conn));
 	if (!PQexitPipelineMode(conn->pg) || !PQsendQuery(conn->pg, sql))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_COPY);
+		sl_flight_fail_to_send(conn);
+	sl_flight_expect(conn, SL_EXPECT_COPY);
 }
 
 /*
@@ -259,7 +232,7 @@ bool
 sl_flight_put_copy(SlConn *conn, const char *data, int length)
 {
 	if (PQputCopyData(conn->pg, data, length) <= 0)
-		fail_to_send(conn);
+		sl_flight_fail_to_send(conn);
 	return PQflush(conn->pg) <= 0;
 }
 
@@ -319,13 +292,13 @@ is_statement(const SlPrepared *prepared, const char *sql, const SlParams *params
 }
 
 /*
- * Was a statement prepared so long ago, or before this session sent a command
- * that may have changed tables, or with other settings?
+ * Was a statement prepared so long ago, or with other settings, or before tables
+ * changed?  The shard would notice, too, but that ends a transaction there.
  */
 bool
 sl_flight_is_old(const SlConn *conn, const SlPrepared *prepared, int lifetime_ms)
 {
-	return prepared->epoch != epoch || prepared->setting_changes != conn->setting_changes ||
+	return prepared->epoch != current_epoch() || prepared->setting_changes != conn->setting_changes ||
 		(lifetime_ms > 0 &&
 		 TimestampDifferenceExceeds(prepared->since, GetCurrentStatementStartTimestamp(),
 									lifetime_ms));
@@ -335,7 +308,7 @@ sl_flight_is_old(const SlConn *conn, const SlPrepared *prepared, int lifetime_ms
 void
 sl_flight_distrust(void)
 {
-	epoch++;
+	distrusts++;
 }
 
 /*
@@ -461,10 +434,7 @@ send_forgotten(SlConn *conn)
 		char		sql[64];
 
 		snprintf(sql, sizeof(sql), "DEALLOCATE %s", name);
-		if (!PQsendQueryParams(conn->pg, sql, 0, NULL, NULL, NULL, NULL, 0))
-			fail_to_send(conn);
-		expect(conn, SL_EXPECT_FORGET);
-		sl_flight_sync(conn);
+		sl_flight_attempt(conn, sql);
 		conn->to_forget = list_delete_first(conn->to_forget);
 		pfree(name);
 	}
@@ -491,7 +461,7 @@ sl_flight_forget_all(SlConn *conn)
 
 	list_free_deep(conn->to_forget);
 	conn->to_forget = NIL;
-	conn->begin_sql[0] = '\0';
+	sl_kept_forget(conn);
 	if (conn->prepared == NULL)
 		return;
 	hash_seq_init(&status, conn->prepared);
@@ -550,11 +520,13 @@ keep_types(SlConn *conn, SlPrepared *prepared, const SlParams *params)
 /*
  * Sends a statement to be prepared and described.  Types of parameters that
  * the shard shall find out are 0.  The result's columns are known once
- * SL_EVENT_DESCRIBED has come for it.
+ * SL_EVENT_DESCRIBED has come for it.  The shard gets a mark behind the text if
+ * that is wanted; two statements never differ in that alone.
  */
 SlPrepared *
-sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params)
+sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params, bool is_marked)
 {
+	const char *sent = is_marked ? psprintf("%s%s", sql, SL_LONE_WRITE_MARK) : sql;
 	uint64		hash = hash_statement(sql, params);
 	SlPrepared *prepared;
 	bool		found;
@@ -576,19 +548,21 @@ sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params)
 	prepared->sql = MemoryContextStrdup(conn->context, sql);
 	keep_types(conn, prepared, params);
 	prepared->since = GetCurrentStatementStartTimestamp();
-	prepared->epoch = epoch;
+	prepared->epoch = current_epoch();
 	prepared->setting_changes = conn->setting_changes;
 	prepared->last_use = ++conn->prepare_counter;
 	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",
 			 (unsigned long long) conn->prepare_counter);
-	if (!PQsendPrepare(conn->pg, prepared->name, sql, prepared->type_count, prepared->param_types))
+	prepared->is_marked = is_marked;
+	if (!PQsendPrepare(conn->pg, prepared->name, sent, prepared->type_count,
+					   prepared->param_types))
 	{
 		remove_prepared(conn, prepared);
-		fail_to_send(conn);
+		sl_flight_fail_to_send(conn);
 	}
 	expect_statement(conn, SL_EXPECT_PREPARE, hash);
 	if (!PQsendDescribePrepared(conn->pg, prepared->name))
-		fail_to_send(conn);
+		sl_flight_fail_to_send(conn);
 	expect_statement(conn, SL_EXPECT_DESCRIBE, hash);
 	sl_flight_sync(conn);
 	return prepared;
@@ -600,8 +574,8 @@ sl_flight_execute(SlConn *conn, SlPrepared *prepared, const SlParams *params, bo
 {
 	if (!PQsendQueryPrepared(conn->pg, prepared->name, params->count, params->values,
 							 params->lengths, params->formats, binary ? 1 : 0))
-		fail_to_send(conn);
-	expect(conn, SL_EXPECT_ROWS);
+		sl_flight_fail_to_send(conn);
+	sl_flight_expect(conn, SL_EXPECT_ROWS);
 }
 
 /* The statement whose description has just come, or failed to. */
@@ -625,8 +599,13 @@ end_of_head(SlConn *conn, SlExpect head, SlFailure **failure, bool *again)
 		*failure = sl_failure_unreachable(conn->shard, pchomp(PQerrorMessage(conn->pg)));
 		return SL_EVENT_FAILED;
 	}
-	head_is_done(conn);
 	*again = true;
+
+	/* A commit has failed, which was told; the answer to its sync comes. */
+	if (head == SL_EXPECT_SYNC || head == SL_EXPECT_SETTINGS)
+		conn->in_result = false;
+	else
+		head_is_done(conn);
 	return SL_EVENT_NONE;
 }
 
@@ -667,7 +646,7 @@ bad_result(SlConn *conn, SlExpect head, PGresult *result, SlFailure **failure, b
 	 * lost.
 	 */
 	if (head == SL_EXPECT_PRELUDE)
-		conn->begin_sql[0] = '\0';
+		sl_kept_forget(conn);
 
 	/* Skipped after a failure before it, which was told. */
 	if (status == PGRES_PIPELINE_ABORTED || head == SL_EXPECT_FORGET)

@@ -130,6 +130,7 @@ typedef struct SlPrepared
 								 * fanout/merge.c; -1: was not asked */
 	char	  **answers;
 	TimestampTz since;
+	bool		is_marked;		/* its text ends with SL_LONE_WRITE_MARK */
 	uint64		epoch;			/* see sl_flight_is_old() */
 	uint64		setting_changes;
 	uint64		last_use;
@@ -173,6 +174,8 @@ typedef struct SlConnTxn
 	bool		has_settings;	/* settings were sent in it */
 	bool		has_part;		/* a savepoint for one statement */
 	bool		is_ending;		/* COMMIT is on its way with the statement */
+	bool		is_kept;		/* begun by what is prepared */
+	bool		is_lone;		/* no transaction, a statement that is one */
 	bool		has_asked_xid;
 	char		xid[24];		/* of the shard; empty: not known */
 	char		held_map[NAMEDATALEN];	/* whose keys stay there; empty: none */
@@ -222,9 +225,13 @@ typedef struct SlConn
 	bool		in_result;		/* the head's results have begun */
 	HTAB	   *prepared;
 	uint64		prepare_counter;
-	char		begin_sql[80];	/* that is prepared; empty: none */
-	char		begin_name[40];
-	uint64		begin_generation;	/* of the connection that it is prepared
+	char		kept_begin[80]; /* the BEGIN that is prepared; empty: none.
+								 * See kept.c */
+	uint64		kept_number;
+	uint64		lone_generation;	/* of the connection that was asked to let
+									 * lone writes through */
+	uint64		refused_generation; /* of the one that does not */
+	uint64		kept_generation;	/* of the connection that it is prepared
 									 * on */
 	uint64		forgotten;		/* raised when one goes */
 	uint64		uses;			/* raised when it is taken from the pool */
@@ -334,6 +341,12 @@ extern void sl_session_send(SlConn *conn);
 extern void sl_session_note(SlConn *conn);
 extern bool sl_session_keeps(const char *name);
 
+/* kept.c */
+extern bool sl_kept_begin(SlConn *conn, const char *sql);
+extern void sl_kept_commit(SlConn *conn, SlExpect what);
+extern void sl_kept_xid(SlConn *conn);
+extern void sl_kept_forget(SlConn *conn);
+
 /* flight.c */
 typedef enum SlEvent
 {
@@ -347,12 +360,14 @@ typedef enum SlEvent
 	SL_EVENT_IDLE				/* everything sent was answered */
 } SlEvent;
 
-extern void sl_flight_begin(SlConn *conn, const char *sql);
+pg_noreturn extern void sl_flight_fail_to_send(SlConn *conn);
+extern void sl_flight_expect(SlConn *conn, SlExpect what);
 extern void sl_flight_prelude(SlConn *conn, const char *sql, int param_count,
 							  const char *const *params);
 extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,
 							const char *const *params);
-extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params);
+extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params,
+									 bool is_marked);
 extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql, const SlParams *params);
 extern bool sl_flight_is_old(const SlConn *conn, const SlPrepared *prepared,
 							 int lifetime_ms);
@@ -364,7 +379,7 @@ extern void sl_flight_keep_answers(SlPrepared *prepared, const PGresult *result,
 extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, const SlParams *params,
 							  bool binary);
 extern void sl_flight_mark(SlConn *conn);
-extern void sl_flight_xid(SlConn *conn);
+extern void sl_flight_attempt(SlConn *conn, const char *sql);
 extern bool sl_flight_try_sync(SlConn *conn);
 extern void sl_flight_sync(SlConn *conn);
 extern void sl_flight_sync_settings(SlConn *conn);

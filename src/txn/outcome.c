@@ -262,7 +262,7 @@ sl_outcome_commit(SlConn *conn)
 				errhint("The transaction was rolled back. Run it again."));
 	commit.remote_pid = PQbackendPID(conn->pg);
 	ask_xid(&commit);
-	sl_flight_query(conn, "COMMIT", 0, NULL);
+	sl_kept_commit(conn, SL_EXPECT_ROWS);
 	sl_flight_sync(conn);
 	wait_for_answer(&commit);
 	if (commit.failure != NULL && commit.failure->lost)

@@ -20,6 +20,7 @@ typedef struct SlTxnUse
 	bool		is_part;		/* may fail or stop early without the rest */
 	bool		takes_snapshot; /* that is waited for, see snapshot.c */
 	bool		ends;			/* commits with the statement */
+	bool		is_marked;		/* which may do so without BEGIN and COMMIT */
 	uint64		statement;		/* whose reads must agree; 0: need not */
 	bool		is_of_writer;	/* that statement writes, too */
 	const char *held_map;		/* no key of which may leave the shard; NULL:
@@ -39,11 +40,13 @@ extern void sl_txn_end_statement(SlConn *conn, const SlTxnUse *use);
 extern void sl_txn_settle(SlConn *conn);
 extern void sl_txn_leave(SlConn *conn);
 extern void sl_txn_abandon(SlConn *conn);
+extern void sl_txn_refuse_alone(SlConn *conn);
 extern void sl_txn_check_span(List *shards, bool writes);
 pg_noreturn extern void sl_txn_refuse_span(const char *first, const char *second);
 extern dlist_head *sl_txn_participants(void);
 
 /* txn_alone.c */
+extern bool sl_txn_is_direct(const EState *estate);
 extern bool sl_txn_is_alone(const EState *estate);
 
 /* txn_end.c */

@@ -57,15 +57,20 @@ is_run_by(const PortalData *portal, const EState *estate)
 }
 
 /*
+ * Is it what the client sent, and no cursor, so that it runs to its end or fails?
  * A portal that the client did not name has no name, and one that was made on
  * the way, such as by EXECUTE in a function, has.
  */
 bool
+sl_txn_is_direct(const EState *estate)
+{
+	return MyProcPort != NULL && whereToSendOutput == DestRemote && ActivePortal != NULL &&
+		ActivePortal->name[0] == '\0' && is_run_by(ActivePortal, estate);
+}
+
+bool
 sl_txn_is_alone(const EState *estate)
 {
-	if (IsTransactionBlock() || IsSubTransaction() || MyProcPort == NULL ||
-		whereToSendOutput != DestRemote || ActivePortal == NULL ||
-		ActivePortal->name[0] != '\0' || !is_run_by(ActivePortal, estate))
-		return false;
-	return is_simple(ActivePortal) || next_is_sync();
+	return !IsTransactionBlock() && !IsSubTransaction() && sl_txn_is_direct(estate) &&
+		(is_simple(ActivePortal) || next_is_sync());
 }

@@ -6,9 +6,11 @@
  * flight.  A shard follows only the savepoints inside which it is used; those
  * that were released are released there with the next statement, or by the end.
  *
- * A read that is a whole transaction goes without; so does nothing that writes.
- * Connections are read-only outside explicit transactions, so a function that
- * writes behind a SELECT is noticed, and the statement runs again in one.
+ * A read that is a whole transaction goes without.  Connections are read-only
+ * outside explicit transactions, so a function that writes behind a SELECT is
+ * noticed, and the statement runs again in one.  A write that is a whole
+ * transaction goes without, too, if the shard understands the mark in its text
+ * (guard/lone_write.c): its sync is its commit.
  *
  * With the first write comes the question for the shard's transaction id: if the
  * connection breaks at COMMIT, that tells what became of it (outcome.c).
@@ -42,7 +44,7 @@ show_state(SlConn *conn)
 	if (conn->slot != NULL)
 	{
 		conn->slot->began = GetCurrentTransactionStartTimestamp();
-		conn->slot->in_transaction = conn->txn.level > 0;
+		conn->slot->in_transaction = conn->txn.level > 0 || conn->txn.is_lone;
 	}
 }
 
@@ -136,6 +138,7 @@ send_begin(SlConn *conn, uint64 statement, bool retries)
 {
 	SlConnTxn  *txn = &conn->txn;
 	char		sql[128];
+	bool		is_kept = false;
 
 	if (statement != 0)
 		snprintf(sql, sizeof(sql), "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
@@ -144,10 +147,11 @@ send_begin(SlConn *conn, uint64 statement, bool retries)
 				 begins_read_only() ? "READ ONLY" : "READ WRITE",
 				 XactDeferrable ? " DEFERRABLE" : "");
 	if (retries)
-		sl_flight_begin(conn, sql);
+		is_kept = sl_kept_begin(conn, sql);
 	else
 		sl_flight_prelude(conn, sql, 0, NULL);
 	memset(txn, 0, sizeof(SlConnTxn));
+	txn->is_kept = is_kept;
 	txn->level = txn->sent_level = 1;
 	txn->begin_level = GetCurrentTransactionNestLevel();
 	txn->statement = statement;
@@ -219,13 +223,44 @@ needs_none(const SlTxnUse *use)
 		XactIsoLevel != XACT_SERIALIZABLE;
 }
 
+/*
+ * Is it a write that says so to the shard itself?  Anything else than READ
+ * COMMITTED has to be said in BEGIN.
+ */
+static bool
+is_lone_write(const SlConn *conn, const SlTxnUse *use)
+{
+	return use->writes && use->ends && use->is_marked && conn->txn.level == 0 &&
+		use->statement == 0 && use->held_map == NULL && !use->takes_snapshot &&
+		XactIsoLevel == XACT_READ_COMMITTED && !conn->is_bare &&
+		conn->refused_generation != conn->generation;
+}
+
+/* The shard's process may still have to load the library that knows the mark. */
+static void
+begin_alone(SlConn *conn)
+{
+	if (conn->lone_generation != conn->generation)
+		sl_flight_attempt(conn, "SELECT shardlet.use_snapshot(0)");
+	conn->lone_generation = conn->generation;
+	conn->txn.is_lone = true;
+	show_state(conn);
+}
+
+/* The shard did not let it through: this connection is not asked again. */
+void
+sl_txn_refuse_alone(SlConn *conn)
+{
+	conn->refused_generation = conn->generation;
+}
+
 /* The reads of a statement that is over need not agree with the next one's. */
 static void
 end_other_statement(SlConn *conn, const SlTxnUse *use)
 {
 	if (conn->txn.statement == 0 || (conn->txn.statement == use->statement && !use->writes))
 		return;
-	sl_flight_prelude(conn, "COMMIT", 0, NULL);
+	sl_kept_commit(conn, SL_EXPECT_PRELUDE);
 	sl_txn_leave(conn);
 }
 
@@ -308,6 +343,12 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 	conn->is_checked = false;
 	conn->txn.is_fresh = false;
 	end_other_statement(conn, use);
+	conn->txn.is_lone = false;
+	if (is_lone_write(conn, use))
+	{
+		begin_alone(conn);
+		return;
+	}
 	if (conn->txn.level == 0)
 	{
 		if (needs_none(use))
@@ -321,7 +362,7 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 	if (use->writes)
 		note_write(conn);
 	if (use->writes && !use->ends && !conn->txn.has_asked_xid)
-		sl_flight_xid(conn);
+		sl_kept_xid(conn);
 	hold_map(conn, use);
 	if (use->takes_snapshot)
 	{
@@ -339,7 +380,7 @@ sl_txn_end_statement(SlConn *conn, const SlTxnUse *use)
 		sl_flight_prelude(conn, "RELEASE SAVEPOINT " PART_NAME, 0, NULL);
 	if (!use->ends || !conn->txn.is_fresh)
 		return;
-	sl_flight_prelude(conn, "COMMIT", 0, NULL);
+	sl_kept_commit(conn, SL_EXPECT_PRELUDE);
 	conn->txn.is_ending = true;
 }
 
@@ -374,4 +415,9 @@ sl_txn_settle(SlConn *conn)
 	else if (conn->txn.has_part && has_failed)
 		undo_part(conn);
 	conn->txn.has_part = false;
+	if (conn->txn.is_lone)
+	{
+		conn->txn.is_lone = false;
+		show_state(conn);
+	}
 }

@@ -113,7 +113,7 @@ is($c->sqlstate($as_app), 'SL004', 'not with a wrong one');
 
 # Statements prepared on a connection do not pile up.
 is($c->sql(q{DO $$ BEGIN FOR i IN 1 .. 400 LOOP PERFORM * FROM shardlet.query('m', 'SELECT ' || i, shards => '{s1}') AS q(a int); END LOOP; END $$;
-	SELECT a <= 130 FROM shardlet.query('m', 'SELECT (SELECT count(*) FROM pg_prepared_statements)::int', shards => '{s1}') AS q(a int)}), 't', 'prepared statements are forgotten');
+	SELECT a <= 132 FROM shardlet.query('m', 'SELECT (SELECT count(*) FROM pg_prepared_statements)::int', shards => '{s1}') AS q(a int)}), 't', 'prepared statements are forgotten');
 
 $c->destroy;
 done_testing();

@@ -14,12 +14,19 @@ use Time::HiRes qw(sleep);
 # How long a session takes to find out that a shard is silent: not long here.
 use constant PATIENCE => q{SET shardlet.silence_timeout = '500ms'; SET shardlet.connect_timeout = '500ms';};
 
-# The command, as a whole string of a message: COMMIT is the beginning of another.
-my %command = (
-	prepare => "PREPARE TRANSACTION",
-	finish  => "COMMIT PREPARED",
-	commit  => "COMMIT\0");
-my %type = (client => 'P', server => 'C');
+# The messages of a command.  COMMIT is a prepared statement, and the answer to it a
+# whole string: it is the beginning of another.  What goes alone has no COMMIT.
+my %message = (
+	client => {
+		prepare => [ P => 'PREPARE TRANSACTION' ],
+		finish  => [ P => 'COMMIT PREPARED' ],
+		commit  => [ B => 'shardlet_commit_' ],
+		alone   => [ B => 'shardlet_' ] },
+	server => {
+		prepare => [ C => 'PREPARE TRANSACTION' ],
+		finish  => [ C => 'COMMIT PREPARED' ],
+		commit  => [ C => "COMMIT\0" ],
+		alone   => [ C => 'UPDATE ' ] });
 my %lost = (client => 'request', server => 'reply');
 
 my $c = ShardletCluster->new(shards => 3, proxy => 1, router_conf => "shardlet.recovery_interval = 1s\n");
@@ -29,7 +36,8 @@ my $probe = TransactionProbe->new($c);
 sub arm
 {
 	my ($shard, $action, $side, $step) = @_;
-	$c->proxy($shard)->rule($action => $side, type => $type{$side}, text => $command{$step});
+	my ($type, $text) = @{ $message{$side}{$step} };
+	$c->proxy($shard)->rule($action => $side, type => $type, text => $text);
 	return;
 }
 
@@ -88,9 +96,9 @@ like($t->{stderr}, qr/HINT:  The transaction was rolled back/, "$t->{name}: and 
 $t = test_reset('server', 'commit', 'one', 's2', 'all');
 is($t->{told}, '', "$t->{name}: success");
 
-# That came with its statement: if both are lost, the session says that it does
-# not know.
-test_reset($_, 'commit', 'alone', 's2', 'told') for qw(client server);
+# Of a statement that is a transaction it cannot be found out: the session says that
+# it does not know.
+test_reset($_, 'alone', 'alone', 's2', 'told') for qw(client server);
 
 # Silence.  Transactions at a time are each at a step and a shard of their own.
 my %step_at = (s1 => 'prepare', s2 => 'finish', s3 => 'commit');
@@ -103,7 +111,7 @@ sub begin_silently
 	for my $shard (@shards)
 	{
 		my $step = $step_at{$shard};
-		arm($shard, $action => $side, $step);
+		arm($shard, $action => $side, $step eq 'commit' && $kind eq 'alone' ? 'alone' : $step);
 		push @transactions, $probe->begin(kind => $step eq 'commit' ? $kind : 'local', shard => $shard,
 			set => $set, name => "$lost{$side} of $step, $action");
 	}

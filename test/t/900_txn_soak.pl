@@ -168,7 +168,7 @@ sub break_message
 	my ($action, $delay, $end) = @_;
 	my $proxy = any_proxy();
 	my $side = any_of(qw(client server));
-	my $text = any_of('', '', 'PREPARE TRANSACTION', 'COMMIT PREPARED', "COMMIT\0", 'ROLLBACK');
+	my $text = any_of('', '', 'PREPARE TRANSACTION', 'COMMIT PREPARED', "COMMIT\0", 'shardlet_commit_', 'ROLLBACK');
 
 	$proxy->rule($action => $side, ($text ? (type => $side eq 'client' ? 'P' : 'C', text => $text) : ()));
 	later($delay, sub { $proxy->$end });
