@@ -232,7 +232,7 @@ is_lone_write(const SlConn *conn, const SlTxnUse *use)
 {
 	return use->writes && use->ends && use->is_marked && conn->txn.level == 0 &&
 		use->statement == 0 && use->held_map == NULL && !use->takes_snapshot &&
-		XactIsoLevel == XACT_READ_COMMITTED && !conn->is_bare &&
+		XactIsoLevel == XACT_READ_COMMITTED && !XactReadOnly && !conn->is_bare &&
 		conn->refused_generation != conn->generation;
 }
 
