@@ -427,21 +427,31 @@ sl_relation_add(PlannedStmt *statement, const Query *query, RangeTblEntry *entry
 #define sl_group_clauses(root) ((root)->processed_groupClause)
 #endif
 
-/* A copy of the query in which groups are no relation; see sl_group_expression(). */
-static inline Query *
-sl_without_group_entry(const Query *query)
+/* The number of the relation that a query's groups are since 18; 0: there is none. */
+static inline int
+sl_find_groups(const Query *query)
 {
-	Query	   *result = copyObject((Query *) query);
-
 #if PG_VERSION_NUM >= 180000
 	ListCell   *cell;
 
-	if (!result->hasGroupRTE)
-		return result;
-	result->targetList = (List *) flatten_group_exprs(NULL, result, (Node *) result->targetList);
-	result->havingQual = flatten_group_exprs(NULL, result, result->havingQual);
-	result->hasGroupRTE = false;
-	foreach(cell, result->rtable)
+	foreach(cell, query->hasGroupRTE ? query->rtable : NIL)
+	{
+		if (lfirst_node(RangeTblEntry, cell)->rtekind == RTE_GROUP)
+			return foreach_current_index(cell) + 1;
+	}
+#endif
+	return 0;
+}
+
+/* Makes that relation one without meaning, for a query without groups. */
+static inline void
+sl_forget_groups(Query *query)
+{
+#if PG_VERSION_NUM >= 180000
+	ListCell   *cell;
+
+	query->hasGroupRTE = false;
+	foreach(cell, query->rtable)
 	{
 		RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
 
@@ -450,10 +460,20 @@ sl_without_group_entry(const Query *query)
 		entry->rtekind = RTE_RESULT;
 		entry->groupexprs = NIL;
 	}
+#endif
+}
 
-	/* Others keep their numbers. */
-	if (llast_node(RangeTblEntry, result->rtable)->rtekind == RTE_RESULT)
-		result->rtable = list_delete_last(result->rtable);
+/* A column of the groups, in a query where these are another relation. */
+static inline Var *
+sl_move_group_column(const Var *column, int number)
+{
+	Var		   *result = copyObject((Var *) column);
+
+	result->varno = number;
+	result->varnosyn = (Index) number;
+#if PG_VERSION_NUM >= 180000
+	if (result->varnullingrels != NULL)
+		result->varnullingrels = bms_make_singleton(number);
 #endif
 	return result;
 }

@@ -20,6 +20,10 @@
 
 #define LEAF_NAME "scattered"
 
+/* Relations of a query with a leaf; the second one only since 18. */
+#define LEAF_INDEX 1
+#define GROUPS_INDEX 2
+
 /* The leaf --------------------------------------------------------------------------- */
 
 static bool
@@ -143,7 +147,7 @@ set_from(Query *query, const SlLeaf *leaf, int number, Oid function)
 {
 	RangeTblRef *reference = makeNode(RangeTblRef);
 
-	reference->rtindex = 1;
+	reference->rtindex = LEAF_INDEX;
 	query->rtable = list_make1(make_entry(leaf, number, function));
 	query->jointree = makeFromExpr(list_make1(reference), NULL);
 	query->cteList = NIL;
@@ -170,7 +174,7 @@ sl_leaf_whole(const SlLeaf *leaf, int number, Oid function)
 
 		entry->resno = (AttrNumber) (foreach_current_index(cell) + 1);
 		entry->ressortgroupref = 0;
-		entry->expr = (Expr *) makeVar(1, entry->resno, exprType(value), exprTypmod(value),
+		entry->expr = (Expr *) makeVar(LEAF_INDEX, entry->resno, exprType(value), exprTypmod(value),
 									   exprCollation(value), 0);
 		query->targetList = lappend(query->targetList, entry);
 	}
@@ -182,6 +186,7 @@ sl_leaf_whole(const SlLeaf *leaf, int number, Oid function)
 typedef struct Columns
 {
 	List	   *columns;		/* of Var, of the query as it was */
+	int			groups;			/* the relation that its groups are */
 	int			depth;
 	bool		has_failed;
 } Columns;
@@ -217,12 +222,14 @@ to_leaf(Node *node, Columns *columns)
 
 		if ((int) column->varlevelsup != columns->depth)
 			return copyObject(node);
+		if (column->varno == columns->groups)
+			return (Node *) sl_move_group_column(column, GROUPS_INDEX);
 		if (column->varattno <= 0)
 		{
 			columns->has_failed = true;
 			return copyObject(node);
 		}
-		return (Node *) makeVar(1, number_of(columns, column), column->vartype, column->vartypmod,
+		return (Node *) makeVar(LEAF_INDEX, number_of(columns, column), column->vartype, column->vartypmod,
 								column->varcollid, column->varlevelsup);
 	}
 	if (IsA(node, Query))
@@ -252,6 +259,7 @@ make_plain(const Query *query, List *columns)
 	plain->cteList = copyObject(query->cteList);
 	plain->rtable = copyObject(query->rtable);
 	sl_copy_permissions(plain, query);
+	sl_forget_groups(plain);
 	plain->jointree = copyObject(query->jointree);
 	plain->stmt_location = plain->stmt_len = -1;
 	foreach(cell, columns)
@@ -315,6 +323,40 @@ prepare_aggregates(Node *expression, SlLeaf *leaf, bool with_keys)
 	return with_keys ? count_keys(expression, leaf) : expression;
 }
 
+/* An expression of the query, over the columns of the leaf. */
+static Node *
+move_expression(Query *query, Node *expression, Columns *columns)
+{
+	return to_leaf(sl_flatten_join_columns(query, expression), columns);
+}
+
+/* The relation that the groups are, NULL if that is none. */
+static RangeTblEntry *
+move_groups(Query *query, Columns *columns)
+{
+	RangeTblEntry *groups;
+
+	if (columns->groups == 0)
+		return NULL;
+	groups = copyObject(rt_fetch(columns->groups, query->rtable));
+	sl_group_exprs(groups) = (List *) move_expression(query, (Node *) sl_group_exprs(groups), columns);
+	return groups;
+}
+
+/*
+ * Would something above the leaf miss what WITH has made?  That goes down with
+ * FROM.
+ */
+static bool
+needs_with(const Query *query)
+{
+	int			groups = sl_find_groups(query);
+
+	return query->cteList != NIL &&
+		(has_link((Node *) query->targetList, NULL) || has_link(query->havingQual, NULL) ||
+		 (groups > 0 && has_link((Node *) sl_group_exprs(rt_fetch(groups, query->rtable)), NULL)));
+}
+
 /*
  * The query with a leaf instead of FROM and WHERE.  Returns NULL if shards cannot
  * answer these.
@@ -323,17 +365,15 @@ Query *
 sl_leaf_from(Query *query, int number, Oid function, bool with_keys, SlLeaf **leaf)
 {
 	Query	   *result;
-	Columns		columns = {0};
+	RangeTblEntry *groups;
+	Columns		columns = {.groups = sl_find_groups(query)};
 
-	/* What is in WITH goes down with FROM, and would be missing above. */
-	if (query->setOperations != NULL || query->rtable == NIL ||
-		(query->cteList != NIL &&
-		 (has_link((Node *) query->targetList, NULL) || has_link(query->havingQual, NULL))))
+	if (query->setOperations != NULL || query->rtable == NIL || needs_with(query))
 		return NULL;
-	result = sl_without_group_entry(query);
-	result->targetList = (List *) to_leaf(sl_flatten_join_columns(result, (Node *) result->targetList),
-										  &columns);
-	result->havingQual = to_leaf(sl_flatten_join_columns(result, result->havingQual), &columns);
+	result = copyObject(query);
+	result->targetList = (List *) move_expression(result, (Node *) result->targetList, &columns);
+	result->havingQual = move_expression(result, result->havingQual, &columns);
+	groups = move_groups(result, &columns);
 	if (columns.has_failed)
 		return NULL;
 	*leaf = sl_leaf_make(make_plain(result, columns.columns));
@@ -342,5 +382,7 @@ sl_leaf_from(Query *query, int number, Oid function, bool with_keys, SlLeaf **le
 	result->targetList = (List *) prepare_aggregates((Node *) result->targetList, *leaf, with_keys);
 	result->havingQual = prepare_aggregates(result->havingQual, *leaf, with_keys);
 	set_from(result, *leaf, number, function);
+	if (groups != NULL)
+		result->rtable = lappend(result->rtable, groups);
 	return result;
 }

@@ -18,7 +18,7 @@ use WireClient;
 # with a plan that fits all parameters.
 my $runs_of_prepared = 7;
 
-# new(plain => WireClient, router => WireClient, log => file, after_write => sub, probes => {table => query})
+# new(plain => WireClient, router => WireClient, log => file, after_write => sub, probes => {table => query}, version => 18)
 #
 # after_write is called with the name of a table that a statement has written to
 # and returns what is wrong on the shards, or nothing.  A probe stands for
@@ -63,6 +63,7 @@ sub _run_paragraph
 	$_->simple('BEGIN') for $in_transaction ? ($plain, $router) : ();
 	for my $statement (@{ $paragraph->{statements} })
 	{
+		next if ($statement->{notes}{since} // 0) > $self->{version};
 		$count++;
 		$wrong++ if !$self->_run_statement($statement, $protocol);
 		if ($plain->state ne $router->state)
@@ -448,6 +449,7 @@ sub _note
 
 	return ($1 => 1) if $comment =~ /^(transaction|ordered|any order|runs|fails|sqlstate|resets)\s*$/;
 	return (fails => $1) if $comment =~ /^fails (\w{5})\s*$/;
+	return (since => $1) if $comment =~ /^since (\d+)\s*$/;
 	return (writes => $1) if $comment =~ /^writes (.*?)\s*$/;
 	return (with => [ map { [ map { $_ eq 'NULL' ? undef : $_ } split / ?, /, $_, -1 ] } split / \| /, $1, -1 ])
 		if $comment =~ /^with (.*)$/;

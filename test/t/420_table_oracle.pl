@@ -99,7 +99,8 @@ my @settings = ("SET statement_timeout = '15s'", 'SET extra_float_digits = 1');
 my $plain = WireClient->new($node, 'plain', settings => \@settings);
 my $router = WireClient->new($node, 'app', settings => \@settings);
 my $log = "$PostgreSQL::Test::Utils::log_path/oracle_differences.txt";
-my $oracle = TableOracle->new(plain => $plain, router => $router, log => $log, after_write => $self_test ? undef : \&misplaced,
+my $version = int($c->sql('SHOW server_version_num') / 10000);
+my $oracle = TableOracle->new(plain => $plain, router => $router, log => $log, version => $version, after_write => $self_test ? undef : \&misplaced,
 	probes => { notes => 'SELECT customer_id, body FROM notes', tickets => 'SELECT customer_id, number, title, weight, double_weight, opened IS NULL, token IS NULL, owner, feeling FROM tickets' });
 
 # Each pass: its name, how statements are sent, and further
