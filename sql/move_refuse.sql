@@ -63,6 +63,10 @@ CREATE TABLE generated (d jsonb, k bigint GENERATED ALWAYS AS ((d ->> 'k')::bigi
 SELECT shardlet.distribute('generated', 'mv', 'k');
 CALL shardlet.move_shardlet(:one, 's2', 'online');
 DROP TABLE generated;
+CREATE TABLE generated (k bigint, v int, g int GENERATED ALWAYS AS (v + 1) STORED, PRIMARY KEY (k, g));
+SELECT shardlet.distribute('generated', 'mv', 'k');
+CALL shardlet.move_shardlet(:one, 's2', 'online');
+DROP TABLE generated;
 \set VERBOSITY sqlstate
 
 -- Spread: only to where there is no lane.

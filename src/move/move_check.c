@@ -141,18 +141,36 @@ check_target(SlConn *conn)
 			"no worker for logical replication is free", "Raise there");
 }
 
-/* The partition, or the table itself, whose replica identity lacks a key column. */
-#define IDENTITY_SQL \
+/* The table itself, or its partitions. */
+#define TABLES_SQL \
 	"SELECT c.oid::pg_catalog.regclass FROM pg_catalog.pg_class c" \
 	" WHERE (c.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1)) WHERE isleaf))" \
-	" OR (c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid AND c.relkind OPERATOR(pg_catalog.=) 'r'))" \
-	" AND c.relreplident OPERATOR(pg_catalog.<>) 'f' AND NOT EXISTS (" \
-	"SELECT FROM pg_catalog.pg_index i WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indimmediate" \
-	" AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END" \
+	" OR (c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid AND c.relkind OPERATOR(pg_catalog.=) 'r'))"
+
+/* The index that is a table's replica identity, and the numbers of its columns. */
+#define INDEX_SQL \
+	"pg_catalog.pg_index i WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indimmediate" \
+	" AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END"
+#define COLUMNS_SQL "(i.indkey::pg_catalog.int2[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1]"
+
+/* Those whose replica identity lacks a key column. */
+#define IDENTITY_SQL \
+	TABLES_SQL " AND c.relreplident OPERATOR(pg_catalog.<>) 'f' AND NOT EXISTS (SELECT FROM " INDEX_SQL \
 	" AND ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute a" \
-	" WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid" \
-	" AND a.attnum OPERATOR(pg_catalog.=) ANY ((i.indkey::pg_catalog.int2[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1]))" \
+	" WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (" COLUMNS_SQL "))" \
 	" OPERATOR(pg_catalog.@>) $2::pg_catalog.text[]) LIMIT 1"
+
+/*
+ * Those whose replica identity has a generated column.  Since 18 the application's
+ * updates would fail, before that the subscription; but before that it knew how to
+ * leave such columns out of a whole row.
+ */
+#define GENERATED_SQL \
+	TABLES_SQL " AND EXISTS (SELECT FROM pg_catalog.pg_attribute a" \
+	" WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped" \
+	" AND a.attgenerated OPERATOR(pg_catalog.<>) '' AND ((c.relreplident OPERATOR(pg_catalog.=) 'f'" \
+	" AND pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>=) 180000)" \
+	" OR EXISTS (SELECT FROM " INDEX_SQL " AND a.attnum OPERATOR(pg_catalog.=) ANY (" COLUMNS_SQL ")))) LIMIT 1"
 
 /*
  * A filter on a column outside of the identity would make every UPDATE and
@@ -179,6 +197,14 @@ check_identity(SlConn *conn, const SlMoveTable *table)
 						  sl_remote_value(answer, 0, 0), conn->shard),
 				errhint("Add a primary key that contains the key, or ALTER TABLE %s REPLICA IDENTITY FULL there; or use mode \"read_only\".",
 						sl_remote_value(answer, 0, 0)));
+	answer = sl_remote_ask(conn, GENERATED_SQL, 1, params);
+	if (PQntuples(answer) > 0)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("shardlets of table \"%s\" cannot be moved online", table->label),
+				errdetail("The replica identity of %s on shard \"%s\" has a generated column, which logical replication does not send.",
+						  sl_remote_value(answer, 0, 0), conn->shard),
+				errhint("Use mode \"read_only\"."));
 }
 
 static SlConn *
