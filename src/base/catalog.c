@@ -20,6 +20,7 @@
 #include "commands/sequence.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "base/base.h"
@@ -120,14 +121,17 @@ sl_catalog_next_id(SlCatalog sequence)
 
 /*
  * Writing.  PostgreSQL wants a snapshot to be there where a value may be stored
- * out of line; a statement has one, a worker's transaction perhaps not.
+ * out of line; a statement has one, a worker's transaction perhaps not.  A
+ * transaction must not take its first one while a scan holds another, as that of
+ * the row to be written does: then a scan's is as good.
  */
 static bool
-push_snapshot(void)
+push_snapshot(Relation relation)
 {
 	if (ActiveSnapshotSet())
 		return false;
-	PushActiveSnapshot(GetTransactionSnapshot());
+	PushActiveSnapshot(FirstSnapshotSet ? GetTransactionSnapshot() :
+					   GetCatalogSnapshot(RelationGetRelid(relation)));
 	return true;
 }
 
@@ -141,7 +145,7 @@ pop_snapshot(bool was_pushed)
 void
 sl_catalog_insert(Relation relation, HeapTuple tuple)
 {
-	bool		was_pushed = push_snapshot();
+	bool		was_pushed = push_snapshot(relation);
 
 	CatalogTupleInsert(relation, tuple);
 	pop_snapshot(was_pushed);
@@ -150,7 +154,7 @@ sl_catalog_insert(Relation relation, HeapTuple tuple)
 void
 sl_catalog_update(Relation relation, ItemPointer tid, HeapTuple tuple)
 {
-	bool		was_pushed = push_snapshot();
+	bool		was_pushed = push_snapshot(relation);
 
 	CatalogTupleUpdate(relation, tid, tuple);
 	pop_snapshot(was_pushed);
@@ -159,7 +163,7 @@ sl_catalog_update(Relation relation, ItemPointer tid, HeapTuple tuple)
 void
 sl_catalog_delete(Relation relation, ItemPointer tid)
 {
-	bool		was_pushed = push_snapshot();
+	bool		was_pushed = push_snapshot(relation);
 
 	CatalogTupleDelete(relation, tid);
 	pop_snapshot(was_pushed);
