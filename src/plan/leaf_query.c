@@ -187,6 +187,7 @@ typedef struct Columns
 {
 	List	   *columns;		/* of Var, of the query as it was */
 	int			groups;			/* the relation that its groups are */
+	List	   *group_exprs;
 	int			depth;
 	bool		has_failed;
 } Columns;
@@ -210,6 +211,23 @@ number_of(Columns *columns, const Var *column)
 	return (AttrNumber) list_length(columns->columns);
 }
 
+static Node *to_leaf(Node *node, Columns *columns);
+
+/*
+ * A column of the groups.  What it is made of gets its numbers here, so that shards
+ * get the same text whether groups are a relation or not.
+ */
+static Node *
+to_group(const Var *column, Columns *columns)
+{
+	int			depth = columns->depth;
+
+	columns->depth = 0;
+	(void) to_leaf(list_nth(columns->group_exprs, column->varattno - 1), columns);
+	columns->depth = depth;
+	return (Node *) sl_move_group_column(column, GROUPS_INDEX);
+}
+
 /* Refers to columns of the leaf instead of those of what is in it. */
 static Node *
 to_leaf(Node *node, Columns *columns)
@@ -223,7 +241,7 @@ to_leaf(Node *node, Columns *columns)
 		if ((int) column->varlevelsup != columns->depth)
 			return copyObject(node);
 		if (column->varno == columns->groups)
-			return (Node *) sl_move_group_column(column, GROUPS_INDEX);
+			return to_group(column, columns);
 		if (column->varattno <= 0)
 		{
 			columns->has_failed = true;
@@ -259,6 +277,8 @@ make_plain(const Query *query, List *columns)
 	plain->cteList = copyObject(query->cteList);
 	plain->rtable = copyObject(query->rtable);
 	sl_copy_permissions(plain, query);
+	if (sl_find_groups(query) == list_length(plain->rtable))
+		plain->rtable = list_delete_last(plain->rtable);
 	sl_forget_groups(plain);
 	plain->jointree = copyObject(query->jointree);
 	plain->stmt_location = plain->stmt_len = -1;
@@ -323,6 +343,16 @@ prepare_aggregates(Node *expression, SlLeaf *leaf, bool with_keys)
 	return with_keys ? count_keys(expression, leaf) : expression;
 }
 
+/* The groups of a query, if they are a relation. */
+static void
+find_groups(Query *query, Columns *columns)
+{
+	columns->groups = sl_find_groups(query);
+	if (columns->groups > 0)
+		columns->group_exprs =
+			(List *) sl_flatten_join_columns(query, (Node *) sl_group_exprs(rt_fetch(columns->groups, query->rtable)));
+}
+
 /* An expression of the query, over the columns of the leaf. */
 static Node *
 move_expression(Query *query, Node *expression, Columns *columns)
@@ -330,16 +360,16 @@ move_expression(Query *query, Node *expression, Columns *columns)
 	return to_leaf(sl_flatten_join_columns(query, expression), columns);
 }
 
-/* The relation that the groups are, NULL if that is none. */
+/* The relation that the groups are, over the columns of the leaf; NULL: there is none. */
 static RangeTblEntry *
-move_groups(Query *query, Columns *columns)
+move_groups(const Query *query, Columns *columns)
 {
 	RangeTblEntry *groups;
 
 	if (columns->groups == 0)
 		return NULL;
 	groups = copyObject(rt_fetch(columns->groups, query->rtable));
-	sl_group_exprs(groups) = (List *) move_expression(query, (Node *) sl_group_exprs(groups), columns);
+	sl_group_exprs(groups) = (List *) to_leaf((Node *) columns->group_exprs, columns);
 	return groups;
 }
 
@@ -366,11 +396,12 @@ sl_leaf_from(Query *query, int number, Oid function, bool with_keys, SlLeaf **le
 {
 	Query	   *result;
 	RangeTblEntry *groups;
-	Columns		columns = {.groups = sl_find_groups(query)};
+	Columns		columns = {0};
 
 	if (query->setOperations != NULL || query->rtable == NIL || needs_with(query))
 		return NULL;
 	result = copyObject(query);
+	find_groups(result, &columns);
 	result->targetList = (List *) move_expression(result, (Node *) result->targetList, &columns);
 	result->havingQual = move_expression(result, result->havingQual, &columns);
 	groups = move_groups(result, &columns);
