@@ -25,8 +25,8 @@
 /* Connections --------------------------------------------------------------------- */
 
 /* A connection that goes with the step. */
-static SlConn *
-open_shard(SlShard *shard)
+SlConn *
+sl_move_connect(SlShard *shard)
 {
 	SlTarget	target;
 
@@ -139,19 +139,22 @@ lock_range(SlMover *mover, const SlMap *map)
 static void
 catch_up(SlMover *mover, const SlMap *map)
 {
-	SlConn	   *source = open_shard(mover->from);
-	SlConn	   *target = open_shard(mover->to);
+	SlConn	   *source = sl_move_connect(mover->from);
+	SlConn	   *target = sl_move_connect(mover->to);
 
 	for (int i = 0; i < FREE_MARKERS && !sl_move_pass_marker(mover, source, target, FREE_MARKER_MS); i++)
 		sl_move_look_up(mover);
+	sl_move_tell_time(mover, "passing markers");
 	sl_fault("move_switch_lock");
 	lock_range(mover, map);
+	sl_move_tell_time(mover, "locking");
 	sl_fault("move_switch_marker");
 	if (!sl_move_pass_marker(mover, source, target, LOCKED_MARKER_MS))
 		ereport(ERROR,
 				errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				errmsg("changes of shard \"%s\" did not reach shard \"%s\" within %d ms",
 					   NameStr(mover->from->name), NameStr(mover->to->name), LOCKED_MARKER_MS));
+	sl_move_tell_time(mover, "the last marker");
 }
 
 /* The other shard is the owner from now on. */
@@ -220,7 +223,7 @@ sl_move_do_wait(SlMover *mover)
 	failure = sl_recover_shard(mover->from, NULL, &finished);
 	if (failure != NULL)
 		sl_failure_raise(failure, NameStr(mover->from->name), NULL);
-	conn = open_shard(mover->from);
+	conn = sl_move_connect(mover->from);
 	sl_move_wait_for_writers(mover, conn);
 }
 
@@ -235,7 +238,7 @@ sl_move_do_settle(SlMover *mover)
 void
 sl_move_do_follow(SlMover *mover)
 {
-	sl_move_follow(mover, open_shard(mover->from), open_shard(mover->to));
+	sl_move_follow(mover, sl_move_connect(mover->from), sl_move_connect(mover->to));
 }
 
 void
@@ -246,36 +249,53 @@ sl_move_do_detach(SlMover *mover)
 	 * the source must not keep its log.
 	 */
 	if (mover->move.attempts == 0)
-		sl_move_unsubscribe(mover, open_shard(mover->to));
+		sl_move_unsubscribe(mover, sl_move_connect(mover->to));
 	if (mover->from->exists)
-		sl_move_unpublish(mover, open_shard(mover->from));
+		sl_move_unpublish(mover, sl_move_connect(mover->from));
 	if (mover->move.attempts > 0)
-		sl_move_unsubscribe(mover, open_shard(mover->to));
+		sl_move_unsubscribe(mover, sl_move_connect(mover->to));
 }
 
 /* Rows --------------------------------------------------------------------------------- */
 
-/* All of the source's connections read by one snapshot. */
-static void
-begin_sources(SlConn **sources, int count, const char *snapshot)
+/* Pairs of connections, which work on different tables at the same time. */
+typedef struct Pairs
 {
-	for (int i = 0; i < count; i++)
+	int			count;
+	SlConn	   *sources[MAX_STREAMS];
+	SlConn	   *targets[MAX_STREAMS];
+} Pairs;
+
+static void
+open_pairs(SlMover *mover, Pairs *pairs)
+{
+	pairs->count = Max(1, Min(MAX_STREAMS, list_length(mover->tables)));
+	for (int i = 0; i < pairs->count; i++)
 	{
-		exec(sources[i], "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-		if (snapshot != NULL)
-			exec(sources[i], psprintf("SET TRANSACTION SNAPSHOT %s", quote_literal_cstr(snapshot)));
-		else if (count > 1)
-			snapshot = pstrdup(sl_remote_value(sl_remote_exec(sources[0], "SELECT pg_catalog.pg_export_snapshot()", 0, NULL), 0, 0));
+		pairs->sources[i] = sl_move_connect(mover->from);
+		pairs->targets[i] = sl_move_connect(mover->to);
 	}
+	sl_move_tell_time(mover, "connecting");
 }
 
 static void
-begin_targets(SlConn **targets, int count)
+exec_on_all(SlConn **conns, int count, const char *sql)
 {
 	for (int i = 0; i < count; i++)
+		exec(conns[i], sql);
+}
+
+/* All of the source's connections read by one snapshot. */
+static void
+begin_sources(Pairs *pairs, const char *snapshot)
+{
+	exec_on_all(pairs->sources, pairs->count, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+	for (int i = 0; i < pairs->count; i++)
 	{
-		exec(targets[i], "SET session_replication_role = replica");
-		exec(targets[i], "BEGIN");
+		if (snapshot != NULL)
+			exec(pairs->sources[i], psprintf("SET TRANSACTION SNAPSHOT %s", quote_literal_cstr(snapshot)));
+		else if (pairs->count > 1)
+			snapshot = pstrdup(sl_remote_value(sl_remote_exec(pairs->sources[0], "SELECT pg_catalog.pg_export_snapshot()", 0, NULL), 0, 0));
 	}
 }
 
@@ -364,70 +384,102 @@ note_end(SlMover *mover, const SlMoveProgress *progress)
 
 /* What an earlier attempt, or a move that is undone, has left. */
 static void
-clear_target(SlMover *mover, SlConn *source, SlConn *target)
+clear_target(SlMover *mover)
 {
 	if (mover->move.mode == SL_MOVE_ONLINE)
 	{
-		sl_move_unpublish(mover, source);
-		sl_move_unsubscribe(mover, target);
+		/* The source must not keep its log for a target that is away. */
+		if (mover->from->exists)
+			sl_move_unpublish(mover, sl_move_connect(mover->from));
+		if (mover->to->exists)
+			sl_move_unsubscribe(mover, sl_move_connect(mover->to));
 	}
-	sl_move_remove(mover, mover->to, target);
+	if (mover->to->exists)
+		sl_move_remove(mover, mover->to);
+}
+
+/* Takes the snapshot that rows are copied by; online, from then on changes are kept. */
+static void
+take_snapshot(SlMover *mover, Pairs *pairs)
+{
+	SlConn	   *walsender;
+	char	   *snapshot;
+
+	if (mover->move.mode != SL_MOVE_ONLINE)
+	{
+		begin_sources(pairs, NULL);
+		return;
+	}
+	sl_move_publish(mover, pairs->sources[0], pairs->targets[0]);
+	sl_move_tell_time(mover, "publishing");
+	sl_fault("move_copy_slot");
+	snapshot = sl_move_make_slot(mover, pairs->sources[0], &walsender);
+	begin_sources(pairs, snapshot);
+	sl_conn_close(walsender);
+}
+
+static void
+copy_rows(SlMover *mover, Pairs *pairs)
+{
+	SlMoveProgress progress = {0};
+
+	exec_on_all(pairs->targets, pairs->count, "SET session_replication_role = replica");
+	exec_on_all(pairs->targets, pairs->count, "BEGIN");
+	sl_move_copy(mover, pairs->sources, pairs->targets, pairs->count, &progress);
+
+	/*
+	 * crash here: some tables are there, others not → removed, and copied
+	 * again
+	 */
+	for (int i = 0; i < pairs->count; i++)
+	{
+		exec(pairs->targets[i], "COMMIT");
+		sl_fault("move_copy_commit");
+	}
+	note_end(mover, &progress);
+	sl_move_tell_time(mover, "copying");
+}
+
+/*
+ * Changes begin to arrive while rows are still compared: by a snapshot of the
+ * target that is older than all changes.
+ */
+static void
+subscribe_and_compare(SlMover *mover, Pairs *pairs)
+{
+	exec_on_all(pairs->targets, pairs->count, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+	exec_on_all(pairs->targets, pairs->count, "SELECT 1");
+	sl_fault("move_copy_subscribe");
+	sl_move_subscribe(mover, pairs->sources[0], sl_move_connect(mover->to));
+	sl_move_tell_time(mover, "subscribing");
+	sl_fault("move_copy_compare");
+	sl_move_verify(mover, pairs->sources, pairs->targets, pairs->count);
+	sl_move_tell_time(mover, "comparing");
 }
 
 /* All rows of the range go to the other shard. */
 void
 sl_move_do_copy(SlMover *mover)
 {
-	int			count = Max(1, Min(MAX_STREAMS, list_length(mover->tables)));
-	SlConn	  **sources = palloc(sizeof(SlConn *) * count);
-	SlConn	  **targets = palloc(sizeof(SlConn *) * count);
-	bool		is_online = mover->move.mode == SL_MOVE_ONLINE;
-	SlMoveProgress progress = {0};
-	SlConn	   *walsender = NULL;
-	const char *snapshot = NULL;
+	Pairs		pairs;
 
-	for (int i = 0; i < count; i++)
-	{
-		sources[i] = open_shard(mover->from);
-		targets[i] = open_shard(mover->to);
-	}
-	if (note_beginning(mover, sources[0]))
-		clear_target(mover, sources[0], targets[0]);
-	if (is_online)
-	{
-		sl_move_publish(mover, sources[0], targets[0]);
-		sl_fault("move_copy_slot");
-		snapshot = sl_move_make_slot(mover, sources[0], &walsender);
-	}
-	begin_sources(sources, count, snapshot);
-	if (walsender != NULL)
-		sl_conn_close(walsender);
-	begin_targets(targets, count);
-	sl_move_copy(mover, sources, targets, count, &progress);
-
-	/*
-	 * crash here: some tables are there, others not → removed, and copied
-	 * again
-	 */
-	for (int i = 0; i < count; i++)
-	{
-		exec(targets[i], "COMMIT");
-		sl_fault("move_copy_commit");
-	}
-	note_end(mover, &progress);
-	if (is_online)
-	{
-		sl_move_verify(sources[0], targets[0], mover->tables);
-		exec(sources[0], "COMMIT");
-		sl_fault("move_copy_subscribe");
-		sl_move_subscribe(mover, sources[0], targets[0]);
-	}
+	open_pairs(mover, &pairs);
+	if (note_beginning(mover, pairs.sources[0]))
+		clear_target(mover);
+	take_snapshot(mover, &pairs);
+	sl_move_tell_time(mover, "taking a snapshot");
+	copy_rows(mover, &pairs);
+	if (mover->move.mode == SL_MOVE_ONLINE)
+		subscribe_and_compare(mover, &pairs);
 }
 
 void
 sl_move_do_verify(SlMover *mover)
 {
-	sl_move_verify(open_shard(mover->from), open_shard(mover->to), mover->tables);
+	Pairs		pairs;
+
+	open_pairs(mover, &pairs);
+	sl_move_verify(mover, pairs.sources, pairs.targets, pairs.count);
 }
 
 void
@@ -435,17 +487,11 @@ sl_move_do_remove(SlMover *mover)
 {
 	/* A shard that was dropped meanwhile keeps what it has. */
 	if (mover->from->exists)
-		sl_move_remove(mover, mover->from, open_shard(mover->from));
+		sl_move_remove(mover, mover->from);
 }
 
 void
 sl_move_do_undo_remove(SlMover *mover)
 {
-	SlConn	   *source = mover->move.mode == SL_MOVE_ONLINE ? open_shard(mover->from) : NULL;
-
-	/* The source must not keep its log for a target that is away. */
-	if (source != NULL)
-		sl_move_unpublish(mover, source);
-	if (mover->to->exists)
-		clear_target(mover, source, open_shard(mover->to));
+	clear_target(mover);
 }

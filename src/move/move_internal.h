@@ -27,15 +27,31 @@ typedef struct SlMover
 	bool		may_stop;		/* a cancel ends the step */
 	MemoryContext context;
 	TimestampTz looked_up;
+	TimestampTz timed;			/* when a part of the step was last told of */
 } SlMover;
+
+/* Connections that run statements, one at a time on each; see move_crew.c. */
+typedef struct SlMoveCrew
+{
+	SlMover    *mover;
+	SlConn	  **conns;
+	int			count;
+	char	   *(*next) (struct SlMoveCrew *crew, int index);	/* NULL: none is left */
+	void		(*take) (struct SlMoveCrew *crew, int index, const PGresult *row);
+} SlMoveCrew;
 
 /* move_steps.c */
 extern void sl_move_begin(SlMover *mover);
+extern void sl_move_tell_time(SlMover *mover, const char *what);
 extern void sl_move_look_up(SlMover *mover);
 extern void sl_move_progress(SlMover *mover, const SlMoveProgress *progress);
 extern void sl_move_show_lag(SlMover *mover, int64 lag);
 
+/* move_crew.c */
+extern void sl_move_crew_run(SlMoveCrew *crew);
+
 /* move_do.c: what the steps do */
+extern SlConn *sl_move_connect(SlShard *shard);
 extern void sl_move_do_mark(SlMover *mover);
 extern void sl_move_do_wait(SlMover *mover);
 extern void sl_move_do_copy(SlMover *mover);
@@ -54,7 +70,7 @@ extern void sl_move_copy(SlMover *mover, SlConn **sources, SlConn **targets, int
 						 SlMoveProgress *progress);
 
 /* move_verify.c */
-extern void sl_move_verify(SlConn *source, SlConn *target, List *tables);
+extern void sl_move_verify(SlMover *mover, SlConn **sources, SlConn **targets, int count);
 
 /* move_stream.c */
 extern void sl_move_publish(SlMover *mover, SlConn *source, SlConn *target);
@@ -66,11 +82,12 @@ extern void sl_move_unpublish(SlMover *mover, SlConn *source);
 extern void sl_move_unsubscribe(SlMover *mover, SlConn *target);
 
 /* move_wait.c */
+extern void sl_move_nap(SlMover *mover, int milliseconds);
 extern void sl_move_pause(SlMover *mover, TimestampTz since, const char *what);
 extern void sl_move_wait_for_users(SlMover *mover);
 extern void sl_move_wait_for_writers(SlMover *mover, SlConn *conn);
 
 /* move_remove.c */
-extern void sl_move_remove(SlMover *mover, const SlShard *shard, SlConn *conn);
+extern void sl_move_remove(SlMover *mover, SlShard *shard);
 
 #endif							/* SL_MOVE_INTERNAL_H */

@@ -3,19 +3,20 @@
  *		Removes rows from a shard that does not own them.
  *
  * A part of the table's blocks at a time, each in a transaction of its own, so
- * that no lock is held for long and what was done stays done.  New rows of the
- * range do not come any more.  Triggers and foreign keys do not fire: the rows
- * are not deleted, they are elsewhere.
+ * that no lock is held for long and what was done stays done; two parts at the
+ * same time, by two connections.  New rows of the range do not come any more.
+ * Triggers and foreign keys do not fire: the rows are not deleted, they are
+ * elsewhere.
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "base/base.h"
 #include "move/move_internal.h"
 
 #define BLOCKS_AT_A_TIME 1024
+#define PARTS_AT_A_TIME 2
 
 /* The blocks of the largest of the table's partitions; NULL: no such table. */
 #define BLOCKS_SQL \
@@ -24,25 +25,48 @@
 	"SELECT pg_catalog.to_regclass($1)::pg_catalog.oid AS oid" \
 	" UNION SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1))) r"
 
-static void
-remove_from(SlMover *mover, SlConn *conn, const SlMoveTable *table)
+typedef struct Removal
+{
+	SlMoveCrew	crew;			/* first, so that it leads here */
+	List	   *tables;			/* those with blocks left */
+	int64	   *blocks;			/* of each */
+	int			table;			/* that is at work */
+	int64		first;			/* its next block */
+} Removal;
+
+static int64
+count_blocks(SlConn *conn, const SlMoveTable *table)
 {
 	const char *name = table->name;
 	const char *blocks = sl_remote_value(sl_remote_ask(conn, BLOCKS_SQL, 1, &name), 0, 0);
-	int64		count = blocks != NULL ? strtoll(blocks, NULL, 10) : -1;
 
-	for (int64 first = 0; first <= count; first += BLOCKS_AT_A_TIME)
+	return blocks != NULL ? strtoll(blocks, NULL, 10) : -1;
+}
+
+static char *
+next_part(SlMoveCrew *crew, int index)
+{
+	Removal    *removal = (Removal *) crew;
+	const SlMoveTable *table;
+	int64		first;
+
+	while (removal->table < list_length(removal->tables) &&
+		   removal->first > removal->blocks[removal->table])
 	{
-		/* Block numbers end below 2^32, so this is all of a largest table. */
-		char	   *sql = psprintf("DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.>=) '(%lld,0)'::pg_catalog.tid"
-								   " AND ctid OPERATOR(pg_catalog.<) '(%lld,0)'::pg_catalog.tid AND %s",
-								   table->name, (long long) first,
-								   (long long) Min(first + BLOCKS_AT_A_TIME, PG_UINT32_MAX), table->condition);
-
-		CHECK_FOR_INTERRUPTS();
-		(void) sl_remote_exec(conn, sql, 0, NULL);
-		pfree(sql);
+		removal->table++;
+		removal->first = 0;
 	}
+	if (removal->table == list_length(removal->tables))
+		return NULL;
+	table = list_nth(removal->tables, removal->table);
+	first = removal->first;
+	removal->first += BLOCKS_AT_A_TIME;
+
+	/* Block numbers end below 2^32, so this is all of a largest table. */
+	return psprintf("DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.>=) '(%lld,0)'::pg_catalog.tid"
+					" AND ctid OPERATOR(pg_catalog.<) '(%lld,0)'::pg_catalog.tid AND %s",
+					table->name, (long long) first, (long long) Min(removal->first, PG_UINT32_MAX),
+					table->condition);
 }
 
 /* Whatever else went wrong: the owner's rows are not removed. */
@@ -56,14 +80,22 @@ check_not_owner(const SlMover *mover, const SlShard *shard)
 			 (long long) mover->move.shardlet);
 }
 
-/* Removes all rows of the range from the shard, which the connection is to. */
+/* Removes all rows of the range from the shard. */
 void
-sl_move_remove(SlMover *mover, const SlShard *shard, SlConn *conn)
+sl_move_remove(SlMover *mover, SlShard *shard)
 {
-	ListCell   *cell;
+	SlConn	   *conns[PARTS_AT_A_TIME];
+	Removal		removal = {.crew = {.mover = mover,.conns = conns,.count = PARTS_AT_A_TIME,.next = next_part},
+	.tables = mover->tables};
 
 	check_not_owner(mover, shard);
-	(void) sl_remote_exec(conn, "SET session_replication_role = replica", 0, NULL);
-	foreach(cell, mover->tables)
-		remove_from(mover, conn, lfirst(cell));
+	for (int i = 0; i < PARTS_AT_A_TIME; i++)
+	{
+		conns[i] = sl_move_connect(shard);
+		(void) sl_remote_exec(conns[i], "SET session_replication_role = replica", 0, NULL);
+	}
+	removal.blocks = palloc(sizeof(int64) * Max(list_length(mover->tables), 1));
+	for (int i = 0; i < list_length(mover->tables); i++)
+		removal.blocks[i] = count_blocks(conns[0], list_nth(mover->tables, i));
+	sl_move_crew_run(&removal.crew);
 }

@@ -145,7 +145,7 @@ load(SlMover *mover, int64 id)
 	mover->from = sl_shard_by_id(mover->move.from_shard);
 	mover->to = sl_shard_by_id(mover->move.to_shard);
 	mover->tables = sl_move_tables(mover->map, &mover->range);
-	mover->looked_up = GetCurrentTimestamp();
+	mover->looked_up = mover->timed = GetCurrentTimestamp();
 }
 
 /* Reads the row again, to change it. */
@@ -245,6 +245,17 @@ sl_move_show_lag(SlMover *mover, int64 lag)
 	sl_move_begin(mover);
 }
 
+/* For the server's log: how long a part of the step took. */
+void
+sl_move_tell_time(SlMover *mover, const char *what)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	elog(DEBUG1, "move %lld, %s: %s took %.1f ms", (long long) mover->move.id, mover->move.phase, what,
+		 (double) (now - mover->timed) / 1000);
+	mover->timed = now;
+}
+
 static void
 run(SlMover *mover, const Step *step)
 {
@@ -260,6 +271,7 @@ run(SlMover *mover, const Step *step)
 		sl_move_begin(mover);
 	record(mover, step);
 	CommitTransactionCommand();
+	sl_move_tell_time(mover, "the rest");
 }
 
 /*

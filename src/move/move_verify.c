@@ -2,6 +2,9 @@
  * move_verify.c
  *		Compares the rows of two shards: their number, and a checksum that does
  *		not depend on their order.
+ *
+ * Both shards count at the same time, several tables each.  One table is counted
+ * by one process: the shards have other things to do.
  */
 #include "postgres.h"
 
@@ -17,76 +20,83 @@ typedef struct Sum
 	char	   *checksum;
 } Sum;
 
-static void
-ask(SlConn *conn, const char *sql)
+/* The connections are those of the source, then those of the target. */
+typedef struct Comparison
 {
-	sl_flight_query(conn, sql, 0, NULL);
-	sl_flight_sync(conn);
+	SlMoveCrew	crew;
+	List	   *tables;
+	int			next[2];		/* table, for either side */
+	int		   *current;		/* table, for each connection */
+	Sum		   *sums[2];
+} Comparison;
+
+static int
+side_of(const Comparison *comparison, int index)
+{
+	return index < comparison->crew.count / 2 ? 0 : 1;
 }
 
-static Sum
-take(SlConn *conn, const char *sql)
+static char *
+next_table(SlMoveCrew *crew, int index)
 {
-	Sum			sum = {0};
-	SlFailure  *first_failure = NULL;
-	SlEvent		event;
+	Comparison *comparison = (Comparison *) crew;
+	int			number = comparison->next[side_of(comparison, index)]++;
+	const SlMoveTable *table;
 
-	do
-	{
-		SlFailure  *failure = NULL;
-		PGresult   *result;
-
-		event = sl_flight_next(conn, &result, &failure);
-		if (result != NULL && PQntuples(result) > 0)
-		{
-			sum.rows = pstrdup(PQgetvalue(result, 0, 0));
-			sum.checksum = pstrdup(PQgetvalue(result, 0, 1));
-		}
-		if (result != NULL)
-			PQclear(result);
-		if (event == SL_EVENT_NONE)
-			(void) sl_wait_conn(conn, DT_NOEND);
-		if (event == SL_EVENT_NONE && !sl_conn_read(conn, &failure))
-			event = SL_EVENT_FAILED;
-		if (event == SL_EVENT_FAILED && first_failure == NULL)
-			first_failure = failure;
-	} while (event != SL_EVENT_IDLE && conn->state != SL_CONN_CLOSED);
-	if (first_failure != NULL)
-		sl_failure_raise(first_failure, conn->shard, sql);
-	return sum;
+	if (number >= list_length(comparison->tables))
+		return NULL;
+	comparison->current[index] = number;
+	table = list_nth(comparison->tables, number);
+	return psprintf("SELECT pg_catalog.count(*), coalesce(pg_catalog.sum(%s), 0) FROM %s WHERE %s",
+					table->checksum, table->name, table->condition);
 }
 
 static void
-compare(const SlMoveTable *table, SlConn *source, SlConn *target)
+take_sum(SlMoveCrew *crew, int index, const PGresult *row)
 {
-	char	   *sql = psprintf("SELECT pg_catalog.count(*), coalesce(pg_catalog.sum(%s), 0) FROM %s WHERE %s",
-							   table->checksum, table->name, table->condition);
-	Sum			here;
-	Sum			there;
+	Comparison *comparison = (Comparison *) crew;
+	Sum		   *sum = &comparison->sums[side_of(comparison, index)][comparison->current[index]];
 
-	ask(source, sql);
-	ask(target, sql);
-	here = take(source, sql);
-	there = take(target, sql);
-	if (here.rows == NULL || there.rows == NULL)
+	if (row == NULL)
 		elog(ERROR, "a shard has not counted its rows");
-	if (strcmp(here.rows, there.rows) == 0 && strcmp(here.checksum, there.checksum) == 0)
+	sum->rows = pstrdup(PQgetvalue(row, 0, 0));
+	sum->checksum = pstrdup(PQgetvalue(row, 0, 1));
+}
+
+static void
+compare(const SlMover *mover, const SlMoveTable *table, const Sum *here, const Sum *there)
+{
+	if (strcmp(here->rows, there->rows) == 0 && strcmp(here->checksum, there->checksum) == 0)
 		return;
 	ereport(ERROR,
 			errcode(SL_ERR_DIFFERENT),
 			errmsg("rows of table \"%s\" differ between shard \"%s\" and shard \"%s\"", table->label,
-				   source->shard, target->shard),
-			errdetail("There are %s rows with checksum %s, and %s rows with checksum %s.", here.rows,
-					  here.checksum, there.rows, there.checksum),
+				   NameStr(mover->from->name), NameStr(mover->to->name)),
+			errdetail("There are %s rows with checksum %s, and %s rows with checksum %s.", here->rows,
+					  here->checksum, there->rows, there->checksum),
 			errhint("Somebody has written to one of the shards directly."));
 }
 
-/* Fails if the tables' rows in the range are not the same on both. */
+/*
+ * Fails if the tables' rows in the range are not the same on both shards, to
+ * which there are so many connections each.
+ */
 void
-sl_move_verify(SlConn *source, SlConn *target, List *tables)
+sl_move_verify(SlMover *mover, SlConn **sources, SlConn **targets, int count)
 {
-	ListCell   *cell;
+	int			table_count = list_length(mover->tables);
+	Comparison	comparison = {.crew = {.mover = mover,.count = 2 * count,.next = next_table,.take = take_sum},
+	.tables = mover->tables};
 
-	foreach(cell, tables)
-		compare(lfirst(cell), source, target);
+	comparison.crew.conns = palloc(sizeof(SlConn *) * 2 * count);
+	memcpy(comparison.crew.conns, sources, sizeof(SlConn *) * count);
+	memcpy(comparison.crew.conns + count, targets, sizeof(SlConn *) * count);
+	comparison.current = palloc0(sizeof(int) * 2 * count);
+	for (int side = 0; side < 2; side++)
+		comparison.sums[side] = palloc0(sizeof(Sum) * Max(table_count, 1));
+	for (int i = 0; i < 2 * count; i++)
+		(void) sl_remote_exec(comparison.crew.conns[i], "SET max_parallel_workers_per_gather = 0", 0, NULL);
+	sl_move_crew_run(&comparison.crew);
+	for (int i = 0; i < table_count; i++)
+		compare(mover, list_nth(mover->tables, i), &comparison.sums[0][i], &comparison.sums[1][i]);
 }

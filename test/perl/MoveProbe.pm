@@ -20,7 +20,7 @@ use Time::HiRes qw(sleep time);
 my %points = (
 	forth => [ map { ("move_$_", "move_${_}_done") } qw(mark wait copy verify switch settle remove finish) ],
 	online => [ (map { ("move_$_", "move_${_}_done") } qw(mark wait copy follow switch detach settle remove finish)),
-		'move_copy_slot', 'move_copy_subscribe', 'move_switch_lock', 'move_switch_marker' ],
+		'move_copy_slot', 'move_copy_subscribe', 'move_copy_compare', 'move_switch_lock', 'move_switch_marker' ],
 	back => [ map { ("move_$_", "move_${_}_done") } qw(undo undo_remove undo_finish) ]);
 
 sub points

@@ -22,7 +22,7 @@ my $folder = PostgreSQL::Test::Utils::tempdir;
 # The router, with all of its processes.
 for my $case (
 	(map { ['read_only', $_] } 'move_mark_done', 'move_copy_commit', 'move_switch', 'move_switch_done', 'move_remove'),
-	(map { ['online', $_] } 'move_copy_slot', 'move_copy_subscribe', 'move_switch_lock', 'move_switch_marker', 'move_detach'))
+	(map { ['online', $_] } 'move_copy_slot', 'move_copy_subscribe', 'move_copy_compare', 'move_switch_lock', 'move_switch_marker', 'move_detach'))
 {
 	my ($mode, $point) = @$case;
 	my ($status, undef, $stderr) = $c->psql_end($probe->start_move($mode, "$point:stop"));
