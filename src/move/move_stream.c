@@ -22,6 +22,7 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "base/base.h"
@@ -30,8 +31,11 @@
 
 #define LOOK_MS 200
 
-/* So near to its end a source's log must have been applied before the switch. */
-#define NEAR_BYTES (256 * 1024)
+/* What was sent must arrive within that before the switch is tried. */
+#define NEAR_MS 100
+
+/* Whether it has arrived is asked so often. */
+#define NAP_MS 5
 
 /* Nothing was applied for so long: that will not come. */
 #define STUCK_MS 60000
@@ -50,12 +54,19 @@ exec(SlConn *conn, const char *sql)
 	(void) sl_remote_exec(conn, sql, 0, NULL);
 }
 
+/* The first value of the answer; what it came with is not kept, since some ask for hours. */
 static char *
 ask(SlConn *conn, const char *sql, int param_count, const char *const *params)
 {
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shardlet answer", ALLOCSET_SMALL_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
 	const char *value = sl_remote_value(sl_remote_exec(conn, sql, param_count, params), 0, 0);
+	char	   *result;
 
-	return value != NULL ? pstrdup(value) : NULL;
+	MemoryContextSwitchTo(old_context);
+	result = value != NULL ? pstrdup(value) : NULL;
+	MemoryContextDelete(context);
+	return result;
 }
 
 /* The name of everything that belongs to the move. */
@@ -172,6 +183,13 @@ sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target)
 
 /* Following ------------------------------------------------------------------------------ */
 
+/* How changes get on. */
+typedef struct Lag
+{
+	int64		last;			/* bytes */
+	TimestampTz moved;			/* when it was found less than before */
+} Lag;
+
 /* Bytes of the source's log that the target has not confirmed; -1: nobody reads it. */
 static int64
 find_lag(SlMover *mover, SlConn *source)
@@ -202,32 +220,74 @@ check_errors(SlMover *mover, SlConn *target)
 				errhint("The log of its server says why."));
 }
 
-/* Waits until hardly anything is left to be applied. */
+/* Writes a row into the source's log; returns the question whether it has arrived. */
+static char *
+send_marker(SlMover *mover, SlConn *source)
+{
+	char	   *marker = marker_of(mover);
+	char	   *number = ask(source, psprintf("INSERT INTO %s SELECT coalesce(pg_catalog.max(n), 0) OPERATOR(pg_catalog.+) 1 FROM %s RETURNING n",
+											  marker, marker), 0, NULL);
+
+	return psprintf("SELECT EXISTS (SELECT FROM %s WHERE n OPERATOR(pg_catalog.=) %s)", marker, number);
+}
+
+static bool
+has_marker(SlConn *target, const char *question)
+{
+	char	   *answer = ask(target, question, 0, NULL);
+	bool		result = strcmp(answer, "t") == 0;
+
+	pfree(answer);
+	return result;
+}
+
+/* How far is it?  Fails when it does not get on. */
+static void
+look_after_changes(SlMover *mover, SlConn *source, SlConn *target, Lag *lag)
+{
+	int64		bytes = find_lag(mover, source);
+
+	check_errors(mover, target);
+	if (bytes >= 0 && bytes < lag->last)
+		lag->moved = GetCurrentTimestamp();
+	if (bytes >= 0)
+		lag->last = bytes;
+	sl_move_show_lag(mover, bytes);
+	if (TimestampDifferenceExceeds(lag->moved, GetCurrentTimestamp(), STUCK_MS))
+		ereport(ERROR,
+				errcode(SL_ERR_UNREACHABLE),
+				errmsg("changes of shard \"%s\" do not reach shard \"%s\"", source->shard, target->shard),
+				errdetail("Nothing has been applied for %d seconds.", STUCK_MS / 1000),
+				errhint("The log of the server of \"%s\" says why; it must reach \"%s\" by the address that the router has.",
+						target->shard, source->shard));
+}
+
+/*
+ * Waits until hardly anything is left to be applied.  How far the subscription says
+ * that it is lags behind what it has done, so a marker tells.
+ */
 void
 sl_move_follow(SlMover *mover, SlConn *source, SlConn *target)
 {
-	TimestampTz moved = GetCurrentTimestamp();
-	int64		last = PG_INT64_MAX;
-	int64		lag;
+	Lag			lag = {.last = PG_INT64_MAX};
+	TimestampTz since;
 
-	while ((lag = find_lag(mover, source)) < 0 || lag > NEAR_BYTES)
+	do
 	{
-		check_errors(mover, target);
-		if (lag >= 0 && lag < last)
-			moved = GetCurrentTimestamp();
-		if (lag >= 0)
-			last = lag;
-		sl_move_show_lag(mover, lag);
-		if (TimestampDifferenceExceeds(moved, GetCurrentTimestamp(), STUCK_MS))
-			ereport(ERROR,
-					errcode(SL_ERR_UNREACHABLE),
-					errmsg("changes of shard \"%s\" do not reach shard \"%s\"", source->shard, target->shard),
-					errdetail("Nothing has been applied for %d seconds.", STUCK_MS / 1000),
-					errhint("The log of the server of \"%s\" says why; it must reach \"%s\" by the address that the router has.",
-							target->shard, source->shard));
-		sl_move_pause(mover, GetCurrentTimestamp(), "changes to be applied");
-	}
-	sl_move_show_lag(mover, lag);
+		char	   *question = send_marker(mover, source);
+		TimestampTz looked;
+
+		since = looked = lag.moved = GetCurrentTimestamp();
+		while (!has_marker(target, question))
+		{
+			if (TimestampDifferenceExceeds(looked, GetCurrentTimestamp(), LOOK_MS))
+			{
+				look_after_changes(mover, source, target, &lag);
+				looked = GetCurrentTimestamp();
+			}
+			sl_move_nap(mover, NAP_MS);
+		}
+	} while (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), NEAR_MS));
 }
 
 /*
@@ -237,13 +297,10 @@ sl_move_follow(SlMover *mover, SlConn *source, SlConn *target)
 bool
 sl_move_pass_marker(SlMover *mover, SlConn *source, SlConn *target, int limit_ms)
 {
-	char	   *marker = marker_of(mover);
-	char	   *number = ask(source, psprintf("INSERT INTO %s SELECT coalesce(pg_catalog.max(n), 0) OPERATOR(pg_catalog.+) 1 FROM %s RETURNING n",
-											  marker, marker), 0, NULL);
-	char	   *sql = psprintf("SELECT EXISTS (SELECT FROM %s WHERE n OPERATOR(pg_catalog.=) %s)", marker, number);
+	char	   *question = send_marker(mover, source);
 	TimestampTz since = GetCurrentTimestamp();
 
-	while (strcmp(ask(target, sql, 0, NULL), "t") != 0)
+	while (!has_marker(target, question))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), limit_ms))

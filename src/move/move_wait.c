@@ -44,15 +44,22 @@
 	"SELECT pg_catalog.count(*) FROM pg_catalog.pg_locks" \
 	" WHERE virtualtransaction OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])"
 
-/* A moment passes.  Fails when it took too long, or the move is given up. */
+/* A moment passes.  Fails when the move is given up. */
 void
-sl_move_pause(SlMover *mover, TimestampTz since, const char *what)
+sl_move_nap(SlMover *mover, int milliseconds)
 {
 	InvalidateCatalogSnapshot();
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, STEP_MS, PG_WAIT_EXTENSION);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	sl_move_look_up(mover);
+}
+
+/* The same; fails as well when it took too long. */
+void
+sl_move_pause(SlMover *mover, TimestampTz since, const char *what)
+{
+	sl_move_nap(mover, STEP_MS);
 	if (sl_move_wait_timeout > 0 &&
 		TimestampDifferenceExceeds(since, GetCurrentTimestamp(), sl_move_wait_timeout))
 		ereport(ERROR,
