@@ -60,6 +60,7 @@ extern bool sl_key_equal(SlKeyType *key_type, Datum a, Datum b);
 
 /* token.c */
 extern int64 sl_key_token(SlKeyType *key_types, int count, const Datum *values);
+extern const char *sl_key_hash_function(Oid type);
 extern char *sl_key_token_sql(const Oid *types, int count, char **expressions);
 
 /* coerce.c: one value from one type to a key type */

@@ -51,8 +51,12 @@ static const struct
 	{FLOAT8OID, "hashfloat8extended"},
 };
 
-static const char *
-callable_hash(Oid type)
+/*
+ * Returns the function, of pg_catalog, with which SQL can hash a value of the type
+ * by a seed as tokens are made; NULL: there is none.
+ */
+const char *
+sl_key_hash_function(Oid type)
 {
 	for (int i = 0; i < (int) lengthof(callable_hashes); i++)
 	{
@@ -70,7 +74,7 @@ callable_hash(Oid type)
 char *
 sl_key_token_sql(const Oid *types, int count, char **expressions)
 {
-	const char *function = count == 1 ? callable_hash(types[0]) : NULL;
+	const char *function = count == 1 ? sl_key_hash_function(types[0]) : NULL;
 	StringInfoData sql;
 
 	initStringInfo(&sql);
