@@ -165,6 +165,19 @@ conninfo_of(const SlConn *conn)
 	return result.data;
 }
 
+static bool
+is_binary(List *tables)
+{
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		if (!((SlMoveTable *) lfirst(cell))->is_binary)
+			return false;
+	}
+	return true;
+}
+
 /* On the target: from here on changes come. */
 void
 sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target)
@@ -174,8 +187,9 @@ sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target)
 
 	/* There may be a password in it, so an error does not repeat it. */
 	(void) sl_remote_try(target, psprintf("CREATE SUBSCRIPTION %s CONNECTION %s PUBLICATION %s"
-										  " WITH (create_slot = false, copy_data = false, enabled = false, slot_name = %s, synchronous_commit = off)",
-										  name, quote_literal_cstr(conninfo_of(source)), name, name), 0, NULL, DT_NOEND, &failure);
+										  " WITH (create_slot = false, copy_data = false, enabled = false, slot_name = %s, synchronous_commit = off, binary = %s)",
+										  name, quote_literal_cstr(conninfo_of(source)), name, name,
+										  is_binary(mover->tables) ? "true" : "false"), 0, NULL, DT_NOEND, &failure);
 	if (failure != NULL)
 		sl_failure_raise(failure, target->shard, NULL);
 	exec(target, psprintf("ALTER SUBSCRIPTION %s ENABLE", name));
