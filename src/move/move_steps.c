@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -206,6 +207,18 @@ sl_move_look_up(SlMover *mover)
 				errmsg("the move was cancelled"));
 }
 
+/*
+ * Ends a transaction that only tells how far it is, and begins another.  It is no
+ * loss if a crash loses that, so nobody waits for the disk: rows wait meanwhile.
+ */
+static void
+commit_progress(SlMover *mover)
+{
+	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0,
+							 false);
+	sl_move_begin(mover);
+}
+
 static void
 write_progress(SlMover *mover, const SlMoveProgress *progress)
 {
@@ -216,7 +229,7 @@ write_progress(SlMover *mover, const SlMoveProgress *progress)
 	move.bytes_done = progress->bytes;
 	move.tables_done = progress->tables;
 	sl_move_update(&move);
-	sl_move_begin(mover);
+	commit_progress(mover);
 }
 
 /* Lets others see how far it is; ends the transaction and begins another. */
@@ -242,7 +255,7 @@ sl_move_show_lag(SlMover *mover, int64 lag)
 	reread(&move, mover->move.id);
 	move.lag = lag;
 	sl_move_update(&move);
-	sl_move_begin(mover);
+	commit_progress(mover);
 }
 
 /* For the server's log: how long a part of the step took. */
