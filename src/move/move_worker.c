@@ -65,6 +65,9 @@ sl_move_start(int64 id)
 	BackgroundWorker worker;
 
 	describe(&worker, id);
+
+	/* Whoever waits for it is woken when it ends. */
+	worker.bgw_notify_pid = MyProcPid;
 	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_RESOURCES),
