@@ -40,6 +40,22 @@ sl_move_connect(SlShard *shard)
 	return sl_remote_open(&target);
 }
 
+/*
+ * The same for one that copies, counts or deletes rows.  Triggers and foreign keys do
+ * not fire.  A table is read by one process: tables at a time are enough for a
+ * shard that has other things to do, and rows that come in the order of the
+ * table are put into indexes faster.
+ */
+SlConn *
+sl_move_connect_for_rows(SlShard *shard)
+{
+	SlConn	   *conn = sl_move_connect(shard);
+
+	(void) sl_remote_exec(conn, "SELECT pg_catalog.set_config('session_replication_role', 'replica', false),"
+						  " pg_catalog.set_config('max_parallel_workers_per_gather', '0', false)", 0, NULL);
+	return conn;
+}
+
 static void
 exec(SlConn *conn, const char *sql)
 {
@@ -272,8 +288,8 @@ open_pairs(SlMover *mover, Pairs *pairs)
 	pairs->count = Max(1, Min(MAX_STREAMS, list_length(mover->tables)));
 	for (int i = 0; i < pairs->count; i++)
 	{
-		pairs->sources[i] = sl_move_connect(mover->from);
-		pairs->targets[i] = sl_move_connect(mover->to);
+		pairs->sources[i] = sl_move_connect_for_rows(mover->from);
+		pairs->targets[i] = sl_move_connect_for_rows(mover->to);
 	}
 	sl_move_tell_time(mover, "connecting");
 }
@@ -423,7 +439,6 @@ copy_rows(SlMover *mover, Pairs *pairs)
 {
 	SlMoveProgress progress = {0};
 
-	exec_on_all(pairs->targets, pairs->count, "SET session_replication_role = replica");
 	exec_on_all(pairs->targets, pairs->count, "BEGIN");
 	sl_move_copy(mover, pairs->sources, pairs->targets, pairs->count, &progress);
 

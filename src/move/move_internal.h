@@ -52,6 +52,7 @@ extern void sl_move_crew_run(SlMoveCrew *crew);
 
 /* move_do.c: what the steps do */
 extern SlConn *sl_move_connect(SlShard *shard);
+extern SlConn *sl_move_connect_for_rows(SlShard *shard);
 extern void sl_move_do_mark(SlMover *mover);
 extern void sl_move_do_wait(SlMover *mover);
 extern void sl_move_do_copy(SlMover *mover);

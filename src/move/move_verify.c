@@ -3,8 +3,7 @@
  *		Compares the rows of two shards: their number, and a checksum that does
  *		not depend on their order.
  *
- * Both shards count at the same time, several tables each.  One table is counted
- * by one process: the shards have other things to do.
+ * Both shards count at the same time, several tables each.
  */
 #include "postgres.h"
 
@@ -94,8 +93,6 @@ sl_move_verify(SlMover *mover, SlConn **sources, SlConn **targets, int count)
 	comparison.current = palloc0(sizeof(int) * 2 * count);
 	for (int side = 0; side < 2; side++)
 		comparison.sums[side] = palloc0(sizeof(Sum) * Max(table_count, 1));
-	for (int i = 0; i < 2 * count; i++)
-		(void) sl_remote_exec(comparison.crew.conns[i], "SET max_parallel_workers_per_gather = 0", 0, NULL);
 	sl_move_crew_run(&comparison.crew);
 	for (int i = 0; i < table_count; i++)
 		compare(mover, list_nth(mover->tables, i), &comparison.sums[0][i], &comparison.sums[1][i]);
