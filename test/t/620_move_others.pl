@@ -87,6 +87,38 @@ is($go->(), '', 'the move goes on');
 $c->sql('DROP TABLE late');
 $probe->is_whole('after DDL');
 
+# A copy that differs is found out, and the move undone: by a value of one row, and by
+# values that two rows have exchanged.
+sub wait_on_target
+{
+	my ($query, $expected) = @_;
+	return ok($c->shard($probe->{to})->poll_query_until('app', $query, $expected), "the target: $query");
+}
+my $other_key = $c->sql(qq{SELECT k FROM generate_series(1, 200) k WHERE k <> $key AND (shardlet.locate('mv', k)).shardlet = $probe->{shardlet} LIMIT 1});
+my $replica = 'SET session_replication_role = replica;';
+for my $case (
+	['read_only', 'verify', 'move_verify', "UPDATE customers SET name = name || ' ' WHERE id = $key"],
+	['read_only', 'verify', 'move_verify', "UPDATE customers SET name = 'c' || CASE id WHEN $key THEN $other_key ELSE $key END WHERE id IN ($key, $other_key)"],
+	['online', 'copy', 'move_copy_commit', "UPDATE customers SET name = name || ' ' WHERE id = $key"])
+{
+	my ($mode, $phase, $point, $change) = @$case;
+	$go = stop_at($mode, $phase, $point);
+	wait_on_target("SELECT count(*) = 1 FROM customers WHERE id = $key", 't');
+	$c->shard_sql($probe->{to}, "$replica $change");
+	is($go->(), '55000', "$mode: a copy that differs");
+	like($c->sql('SELECT last_error FROM shardlet.moves ORDER BY move DESC LIMIT 1'), qr/rows of table "customers" differ/, 'is found out');
+	$probe->is_whole('and removed');
+}
+
+# Changes arrive while rows are still compared, and do not count as a difference.
+$go = stop_at('online', 'copy', 'move_copy_compare');
+$c->sql("UPDATE customers SET name = 'meanwhile' WHERE id = $key");
+wait_on_target("SELECT name = 'meanwhile' FROM customers WHERE id = $key", 't');
+is($go->(), '', 'changes arrive before rows are compared');
+is($c->sql("SELECT name FROM customers WHERE id = $key"), 'meanwhile', 'and are there');
+$c->sql("UPDATE customers SET name = 'c$key' WHERE id = $key");
+$probe->is_whole('after changes meanwhile');
+
 # Who comes to the old owner directly is told the new one.
 $go = stop_at('online', 'settle');
 my ($code, undef, $message) = $c->psql_err("UPDATE customers SET name = name WHERE id = $key", node => $c->shard($probe->{from}));
