@@ -131,9 +131,11 @@ start_with_snapshot(QueryDesc *query, int eflags)
 		call_next_start(query, eflags);
 		return;
 	}
-	UnregisterSnapshot(query->snapshot);
-	query->snapshot = RegisterSnapshot(snapshot);
+
+	/* What becomes active may be a copy, and that is the query's then. */
 	PushActiveSnapshot(snapshot);
+	UnregisterSnapshot(query->snapshot);
+	query->snapshot = RegisterSnapshot(GetActiveSnapshot());
 	call_next_start(query, eflags);
 	PopActiveSnapshot();
 }
