@@ -238,6 +238,15 @@ sl_scan_user(const ForeignScan *plan, EState *estate)
 	create_foreign_upper_path(root, rel, target, rows, 0, startup, total, keys, inner, NIL, private)
 #endif
 
+/* 16 knows clauses that exist in several copies, for outer joins. */
+#if PG_VERSION_NUM < 160000
+#define sl_make_base_restriction(root, clause, level, relids) \
+	make_restrictinfo(root, clause, true, false, false, level, relids, NULL, NULL)
+#else
+#define sl_make_base_restriction(root, clause, level, relids) \
+	make_restrictinfo(root, clause, true, false, false, false, level, relids, NULL, NULL)
+#endif
+
 /* 18 asks in which operator family expressions are equal. */
 #if PG_VERSION_NUM < 180000
 #define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b)

@@ -26,6 +26,9 @@
  * - "shardlet move", a child of TopMemoryContext in the process that moves a
  *   shardlet: one step with its connections, deleted at its end.
  *
+ * - "shardlet hidden rows", a child of TopMemoryContext on shards: which rows do
+ *   not count, replaced by the next call of hide_rows().
+ *
  * Everything else belongs to the statement, the call site (fn_extra) or the
  * function call.  Connections and results of libpq are outside PostgreSQL's
  * memory; each belongs to a memory context through a reset callback.
@@ -83,5 +86,6 @@ _PG_init(void)
 	sl_worker_init();
 	sl_use_snapshot_init();
 	sl_lone_write_init();
+	sl_hide_init();
 	sl_guard_map_init();
 }

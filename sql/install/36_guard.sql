@@ -103,6 +103,13 @@ AS 'MODULE_PATHNAME', 'shardlet_guard_hold';
 COMMENT ON FUNCTION shardlet.guard_hold(name, bigint)
 	IS 'on a shard: no key of the map leaves it before the transaction ends; fails if one has, since that version';
 
+CREATE FUNCTION shardlet.hide_rows(conditions text[])
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_hide_rows';
+COMMENT ON FUNCTION shardlet.hide_rows(text[])
+	IS 'on a shard: rows that do not meet the condition of their table do not count for this user from now on; the router calls it';
+
 CREATE FUNCTION shardlet.assert_owner(map name, VARIADIC key "any")
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE

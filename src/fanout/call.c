@@ -133,17 +133,40 @@ shards_named(List *all, const SlMap *map, ArrayType *names)
 	return result;
 }
 
-/*
- * Returns the shards that a text goes to: all of a map, or those of them that
- * are named; without a map, all that there are.
- */
-List *
-sl_call_shards(const char *map_name, ArrayType *names)
+static List *
+choose_shards(const char *map_name, ArrayType *names)
 {
 	SlMap	   *map = map_name != NULL ? sl_map_get(map_name) : NULL;
 	List	   *all = map != NULL ? shards_of_map(map) : sl_shard_all();
 
 	return names != NULL ? shards_named(all, map, names) : all;
+}
+
+/*
+ * Returns the shards that a text goes to: all of a map, or those of them that
+ * are named; without a map, all that there are.  Also which of their rows do not
+ * count.  Both are of one state of the maps.
+ */
+List *
+sl_call_shards(const char *map_name, ArrayType *names, const SlText *query, List **hidden)
+{
+	List	   *maps;
+	List	   *shards;
+	uint64		stamp;
+
+	*hidden = NIL;
+	if (!query->may_read)
+		return choose_shards(map_name, names);
+	maps = sl_hidden_hold(map_name);
+	do
+	{
+		stamp = sl_hidden_stamp(maps);
+		shards = choose_shards(map_name, names);
+		*hidden = sl_hidden_rows(maps, shards);
+	} while (sl_hidden_stamp(maps) != stamp);
+	if (query->is_write)
+		sl_hidden_check_writable(maps, shards);
+	return shards;
 }
 
 /*
@@ -278,6 +301,21 @@ sl_call_ask_for_snapshots(SlFanoutSpec *spec)
 	spec->use.statement = sl_snapshot_new_statement();
 }
 
+/*
+ * A statement that has asked shards already, and finds that rows were moved
+ * meanwhile, might not see them where they are now.
+ */
+static void
+check_not_moved(const SlCall *call, const char *map)
+{
+	if (call->begun != NULL && sl_stray_is_newer(sl_map_get(map), call->begun))
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				errmsg("could not serialize access because rows were moved to another shard"),
+				errdetail("A shardlet has moved since the statement began."),
+				errhint("Retry the transaction."));
+}
+
 static SlFanout *
 begin_query(const SlCall *call, TupleDesc wanted)
 {
@@ -285,6 +323,7 @@ begin_query(const SlCall *call, TupleDesc wanted)
 	bool		per_shard = !call->nulls[QUERY_PER_SHARD] &&
 	DatumGetBool(call->values[QUERY_PER_SHARD]);
 	SlText	   *query = sl_text_parse(get_sql(call, QUERY_SQL));
+	const char *map = get_name(call, QUERY_MAP, "map");
 
 	if (call->nulls[QUERY_ON_ERROR])
 		ereport(ERROR,
@@ -312,7 +351,8 @@ begin_query(const SlCall *call, TupleDesc wanted)
 		set_limits(&spec);
 	}
 	spec.sql = query->sql;
-	spec.shards = sl_call_shards(get_name(call, QUERY_MAP, "map"), get_array(call, QUERY_SHARDS));
+	spec.shards = sl_call_shards(map, get_array(call, QUERY_SHARDS), query, &spec.hidden);
+	check_not_moved(call, map);
 	sl_fanout_reset_missing();
 	if (spec.use.writes)
 		PreventCommandIfReadOnly("shardlet.query() of a text that writes");
@@ -327,9 +367,9 @@ begin_query(const SlCall *call, TupleDesc wanted)
 
 /* Which shard has the key?  It must be available. */
 static SlShard *
-route_key(const SlCall *call, bool is_write)
+route_key(const SlCall *call, const char *map_name, bool is_write)
 {
-	SlMap	   *map = sl_map_get(get_name(call, KEY_MAP, "map"));
+	SlMap	   *map = sl_map_get(map_name);
 	SlKeyArgs	args;
 	Datum		key[SL_MAX_KEYS];
 	const SlShardlet *shardlet;
@@ -342,6 +382,23 @@ route_key(const SlCall *call, bool is_write)
 	if (is_write)
 		sl_map_check_writable(map, shardlet);
 	return shardlet->shard;
+}
+
+/* The shard that has the key, and which of its rows do not count. */
+static void
+choose_shard(const SlCall *call, SlFanoutSpec *spec)
+{
+	const char *map = get_name(call, KEY_MAP, "map");
+	List	   *maps = sl_hidden_hold(map);
+	uint64		stamp;
+
+	do
+	{
+		stamp = sl_hidden_stamp(maps);
+		spec->shards = list_make1(route_key(call, map, spec->use.writes));
+		spec->hidden = sl_hidden_rows(maps, spec->shards);
+	} while (sl_hidden_stamp(maps) != stamp);
+	check_not_moved(call, map);
 }
 
 static SlFanout *
@@ -365,7 +422,7 @@ begin_query_key(const SlCall *call, TupleDesc wanted)
 	spec.use.ends = spec.use.writes && call->is_last && sl_shard_timeout == 0 &&
 		sl_txn_is_untouched();
 	spec.use.is_part = !spec.use.writes;
-	spec.shards = list_make1(route_key(call, spec.use.writes));
+	choose_shard(call, &spec);
 	sl_fanout_reset_missing();
 	return sl_fanout_begin(&spec);
 }

@@ -31,12 +31,18 @@ run_once(SlReply *replies, int count, const char *sql, int param_count,
 	{
 		if (replies[i].failure != NULL || replies[i].conn == NULL)
 			continue;
+		replies[i].conn->hidden = replies[i].hidden;
 		if (use != NULL)
 			sl_txn_join(replies[i].conn, use);
 		else
 			replies[i].conn->is_read_only = false;
 	}
 	sl_broadcast_run(replies, count, sql, param_count, params, sl_shard_timeout);
+	for (int i = 0; i < count; i++)
+	{
+		if (replies[i].conn != NULL)
+			replies[i].conn->hidden = NULL;
+	}
 }
 
 /* Did the shard hang up before it came to the command, and nothing else is lost? */

@@ -144,6 +144,7 @@ shardlet_execute(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Execution	work = {0};
 	List	   *shards;
+	List	   *hidden;
 	SlText	   *query;
 	SlTxnUse	use = {0};
 
@@ -157,12 +158,14 @@ shardlet_execute(PG_FUNCTION_ARGS)
 	use.writes = query->is_write;
 	use.is_part = work.skip;
 	shards = sl_call_shards(PG_ARGISNULL(0) ? NULL : sl_map_arg_name(fcinfo, 0, "map"),
-							PG_ARGISNULL(3) ? NULL : PG_GETARG_ARRAYTYPE_P(3));
+							PG_ARGISNULL(3) ? NULL : PG_GETARG_ARRAYTYPE_P(3), query, &hidden);
 	sl_fanout_reset_missing();
 	if (query->is_write)
 		PreventCommandIfReadOnly("shardlet.execute()");
 	sl_call_check_states(&shards, query->is_write, work.skip);
 	work.replies = sl_broadcast_make(shards, true, &work.count);
+	for (int i = 0; i < work.count; i++)
+		work.replies[i].hidden = sl_hidden_on(hidden, work.replies[i].shard);
 	if (query->is_utility)
 		sl_flight_distrust();
 	if (work.atomic)

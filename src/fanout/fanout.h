@@ -49,6 +49,7 @@ typedef struct SlText
 	const char *command;		/* SELECT, INSERT ... */
 	bool		is_write;
 	bool		is_utility;		/* it may change what tables look like */
+	bool		may_read;		/* rows of tables */
 	bool		writes_in_with; /* WITH has an INSERT, UPDATE or DELETE */
 	const char *whole;			/* why a shard's result is no part of the
 								 * whole, or NULL */
@@ -121,6 +122,7 @@ typedef struct SlFanoutSpec
 	List	   *shards;			/* of SlShard */
 	SlText	   *text;			/* NULL for a text that is not looked at */
 	const char *sql;			/* as shards get it */
+	List	   *hidden;			/* rows that do not count; see hidden.c */
 	SlParams	params;
 	SlParams   *shard_params;	/* NULL, or those of each shard */
 	int			own_param_count;	/* without what was added for LIMIT */
@@ -174,14 +176,24 @@ typedef struct SlCall
 	bool		is_alone;		/* the statement is all of its transaction */
 	bool		is_last;		/* and the call all of the statement */
 	uint64		statement;		/* whose reads must agree, or 0 */
+	Snapshot	begun;			/* of the statement, if it has asked shards
+								 * already */
 } SlCall;
 
 extern SlFanout *sl_call_begin(const SlCall *call, TupleDesc wanted);
-extern List *sl_call_shards(const char *map_name, ArrayType *names);
+extern List *sl_call_shards(const char *map_name, ArrayType *names, const SlText *query,
+							List **hidden);
 extern void sl_call_params(ArrayType *array, int *count, const char ***params);
 extern bool sl_call_on_error_skips(const char *on_error);
 extern void sl_call_ask_for_snapshots(SlFanoutSpec *spec);
 extern void sl_call_check_states(List **shards, bool is_write, bool skip);
+
+/* hidden.c: rows that do not count */
+extern List *sl_hidden_hold(const char *map_name);
+extern uint64 sl_hidden_stamp(List *maps);
+extern List *sl_hidden_rows(List *maps, List *shards);
+extern void sl_hidden_check_writable(List *maps, List *shards);
+extern const char *sl_hidden_on(List *hidden, const SlShard *shard);
 
 /* command.c */
 extern void sl_command_open(SlReply *replies, int count);

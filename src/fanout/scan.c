@@ -311,6 +311,7 @@ begin_fanout(QueryScanState *state)
 	call.is_alone = !asks_often(state) && sl_txn_is_alone(state->css.ss.ps.state);
 	call.is_last = call.is_alone && is_last(state);
 	call.statement = shared_statement(state);
+	call.begun = state->statement->has_begun ? state->css.ss.ps.state->es_snapshot : NULL;
 	call.count = count;
 	call.values = palloc(sizeof(Datum) * count);
 	call.nulls = palloc(sizeof(bool) * count);
@@ -321,6 +322,7 @@ begin_fanout(QueryScanState *state)
 		call.types[i] = list_nth_oid(state->types, i);
 	}
 	state->fanout = sl_call_begin(&call, state->whole.columns);
+	state->statement->has_begun = true;
 	MemoryContextSwitchTo(old_context);
 }
 

@@ -37,8 +37,10 @@ static bool drain_step(SlStream *stream);
 void
 sl_stream_release(SlStream *stream)
 {
-	if (stream->conn != NULL && stream->conn->owner == stream)
-		stream->conn->owner = NULL;
+	if (stream->conn == NULL || stream->conn->owner != stream)
+		return;
+	stream->conn->owner = NULL;
+	stream->conn->hidden = NULL;
 }
 
 static void
@@ -232,6 +234,7 @@ acquire(SlStream *stream)
 	conn->owner = stream;
 	conn->yield = make_yield;
 	conn->plain_values = stream->spec->plain_values;
+	conn->hidden = sl_hidden_on(stream->spec->hidden, stream->shard);
 	stream->conn = conn;
 	stream->uses = conn->uses;
 	return true;
@@ -247,6 +250,7 @@ acquire_again(SlStream *stream)
 		!sl_flight_is_empty(conn))
 		return acquire(stream);
 	conn->owner = stream;
+	conn->hidden = sl_hidden_on(stream->spec->hidden, stream->shard);
 	return true;
 }
 

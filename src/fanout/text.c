@@ -528,6 +528,14 @@ explain_writes(const ExplainStmt *explain)
 	return true;
 }
 
+/* Does a utility command run queries, in its own words or a function's? */
+static bool
+runs_queries(Node *command)
+{
+	return IsA(command, CreateTableAsStmt) || IsA(command, RefreshMatViewStmt) ||
+		IsA(command, CopyStmt) || IsA(command, DoStmt) || IsA(command, CallStmt);
+}
+
 /* Parses a text; more than one command, or none, is an error. */
 SlText *
 sl_text_parse(const char *source)
@@ -547,6 +555,7 @@ sl_text_parse(const char *source)
 	command = linitial_node(RawStmt, commands)->stmt;
 	check_command(command);
 	query->command = GetCommandTagName(CreateCommandTag(command));
+	query->may_read = true;
 	if (IsA(command, SelectStmt))
 		parse_select(query, (SelectStmt *) command);
 	else if (IsA(command, ExplainStmt) || IsA(command, VariableShowStmt))
@@ -558,6 +567,7 @@ sl_text_parse(const char *source)
 	{
 		query->is_write = true;
 		query->is_utility = !is_change(command);
+		query->may_read = !query->is_utility || runs_queries(command);
 	}
 	return query;
 }

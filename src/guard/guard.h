@@ -153,4 +153,7 @@ extern void sl_use_snapshot_init(void);
 /* lone_write.c */
 extern void sl_lone_write_init(void);
 
+/* hide.c */
+extern void sl_hide_init(void);
+
 #endif							/* SL_GUARD_H */

@@ -248,10 +248,15 @@ extern void (*sl_map_publish) (const SlMapRow *map, const SlMapChange *change);
 extern void (*sl_map_publish_drop) (const SlMap *map);
 
 /* stray.c */
+
+/* Which lock of a map's holds moves up: the number that follows its id. */
+#define SL_STRAY_HOLD 1
+
 extern void sl_stray_load(SlMap *map, int32 map_id, Snapshot snapshot);
 extern void sl_stray_insert(const SlStray *stray);
 extern void sl_stray_delete(int32 map_id, int64 move);
 extern void sl_stray_delete_all(int32 map_id);
+extern void sl_stray_hold(int32 map_id);
 extern bool sl_stray_is_newer(const SlMap *map, Snapshot snapshot);
 extern void sl_stray_check_writable(const SlMap *map);
 extern int64 sl_map_move_of(int64 shardlet);

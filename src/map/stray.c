@@ -17,6 +17,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
@@ -162,6 +163,17 @@ sl_stray_delete_all(int32 map_id)
 
 	ScanKeyInit(&key, STRAY_MAP_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(map_id));
 	delete_strays(&key, 1);
+}
+
+/*
+ * Makes moves of a map wait for this transaction, which looks at the map without
+ * the lock of a table.  Map 0: those of all maps, before they remove what was left
+ * behind; for who has snapshots on shards, and must be told that they are too old.
+ */
+void
+sl_stray_hold(int32 map_id)
+{
+	LockDatabaseObject(sl_catalog_oid(SL_MAP_TABLE), (Oid) map_id, SL_STRAY_HOLD, AccessShareLock);
 }
 
 /* Has a shardlet of the map changed its shard after the snapshot was taken? */

@@ -248,6 +248,7 @@ void
 sl_move_do_settle(SlMover *mover)
 {
 	sl_move_wait_for_users(mover);
+	sl_move_wait_for_snapshots(mover);
 }
 
 /* Changes that came since the copy arrive. */

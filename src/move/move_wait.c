@@ -5,7 +5,8 @@
  * On the router: those that have used a table of the map.  They may have found
  * rows by an older map, and may ask shards again, or have an older snapshot there.  All
  * of them hold a lock on the table until they end, so the holders of any lock are
- * waited for, as CREATE INDEX CONCURRENTLY does.
+ * waited for, as CREATE INDEX CONCURRENTLY does.  Those who sent a text of their own
+ * hold the map instead.
  *
  * On the source: those that have written to the tables, by whichever way they
  * came, prepared ones too.  What they wrote must be there when rows are copied.
@@ -69,27 +70,49 @@ sl_move_pause(SlMover *mover, TimestampTz since, const char *what)
 						  sl_move_wait_timeout));
 }
 
+static void
+wait_for_holders(SlMover *mover, const LOCKTAG *tag, TimestampTz since)
+{
+	int			count;
+	VirtualTransactionId *holders = GetLockConflicts(tag, AccessExclusiveLock, &count);
+
+	for (int i = 0; i < count; i++)
+	{
+		while (!VirtualXactLock(holders[i], false))
+			sl_move_pause(mover, since, "transactions that use tables of the map");
+	}
+}
+
+static void
+wait_for_map(SlMover *mover, int32 map_id, TimestampTz since)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, sl_catalog_oid(SL_MAP_TABLE), (Oid) map_id, SL_STRAY_HOLD);
+	wait_for_holders(mover, &tag, since);
+}
+
+/* Waits for all transactions of the router that have snapshots on shards now. */
+void
+sl_move_wait_for_snapshots(SlMover *mover)
+{
+	wait_for_map(mover, 0, GetCurrentTimestamp());
+}
+
 /* Waits for all transactions of the router that use the map's tables now. */
 void
 sl_move_wait_for_users(SlMover *mover)
 {
 	TimestampTz since = GetCurrentTimestamp();
+	LOCKTAG		tag;
 	ListCell   *cell;
 
 	foreach(cell, mover->tables)
 	{
-		LOCKTAG		tag;
-		int			count;
-		VirtualTransactionId *holders;
-
 		SET_LOCKTAG_RELATION(tag, MyDatabaseId, ((SlMoveTable *) lfirst(cell))->relid);
-		holders = GetLockConflicts(&tag, AccessExclusiveLock, &count);
-		for (int i = 0; i < count; i++)
-		{
-			while (!VirtualXactLock(holders[i], false))
-				sl_move_pause(mover, since, "transactions that use tables of the map");
-		}
+		wait_for_holders(mover, &tag, since);
 	}
+	wait_for_map(mover, mover->map->id, since);
 }
 
 static char *

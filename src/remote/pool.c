@@ -257,6 +257,7 @@ sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure)
 	if (conn->owner != NULL)
 		conn->yield(conn);
 	conn->plain_values = false;
+	conn->hidden = NULL;
 	conn->is_checked = false;
 	conn->uses++;
 	if (conn->txn.level > 0)

@@ -70,6 +70,8 @@ typedef struct SlSettings
 	int			numbers[SL_NUMBER_COUNT];
 	bool		read_only;
 	char	   *search_path;	/* in the connection's context */
+	char	   *hidden;			/* the same */
+	bool		has_hidden;		/* rows were hidden there, now or before */
 	bool		is_reported;	/* the shard has told what it made of them */
 	char	   *reported[SL_REPORTED_COUNT];	/* in the connection's context */
 } SlSettings;
@@ -208,6 +210,8 @@ typedef struct SlConn
 	bool		must_use_password;
 	bool		plain_path;
 	bool		plain_values;	/* written in a form that cannot be misread */
+	const char *hidden;			/* rows that do not count for who has taken
+								 * it, see session.c; NULL: all do */
 	bool		is_read_only;	/* but for explicit transactions */
 	bool		is_bare;		/* the shard has no extension */
 	bool		is_stale;		/* the server or user mapping has changed */
@@ -417,6 +421,7 @@ typedef struct SlReply
 	bool		has_rows;		/* "rows" is known */
 	int64		rows;
 	const char *sql;			/* instead of the common one */
+	const char *hidden;			/* rows that do not count; NULL: all do */
 	char	   *value;			/* first one of the rows, if any came */
 	bool		is_complete;
 } SlReply;

@@ -16,6 +16,10 @@
  * so its rows come in a form that says what they are: the name of a time zone can
  * stand for another, and digits can be missing.
  *
+ * Which rows do not count for a text of the user's (fanout/hidden.c) is told the
+ * same way, so that it never holds for somebody else's statement.  The shard keeps
+ * that whatever becomes of transactions, so once it was told, it is told each time.
+ *
  * Outside an explicit transaction the session's connections are read-only: what
  * a function behind a SELECT writes must be part of the session's transaction.
  */
@@ -111,6 +115,17 @@ is_as_reported(const SlConn *conn)
 	return true;
 }
 
+/* Are the rows hidden that do not count, and no others? */
+static bool
+hides_right(const SlConn *conn)
+{
+	const char *hidden = conn->settings.hidden;
+
+	if (conn->hidden == NULL || hidden == NULL)
+		return conn->hidden == hidden;
+	return strcmp(conn->hidden, hidden) == 0;
+}
+
 /* Tells whether the shard has the settings that this session has now. */
 bool
 sl_session_is_current(const SlConn *conn)
@@ -124,7 +139,7 @@ sl_session_is_current(const SlConn *conn)
 		memcmp(settings->numbers, numbers, sizeof(numbers)) == 0 &&
 		settings->read_only == conn->is_read_only &&
 		strcmp(settings->search_path, wanted_path(conn)) == 0 &&
-		is_as_reported(conn);
+		hides_right(conn) && is_as_reported(conn);
 }
 
 static const char *
@@ -154,6 +169,21 @@ set_plain_values(const char **values)
 		values[SETTING_FLOAT_DIGITS] = "1";
 }
 
+static void
+send_hidden(SlConn *conn)
+{
+	SlSettings *settings = &conn->settings;
+	const char *params[] = {conn->hidden != NULL ? conn->hidden : "{}"};
+
+	if (conn->hidden == NULL && !settings->has_hidden)
+		return;
+	sl_flight_prelude(conn, "SELECT shardlet.hide_rows($1)", 1, params);
+	settings->has_hidden = true;
+	if (settings->hidden != NULL)
+		pfree(settings->hidden);
+	settings->hidden = conn->hidden != NULL ? MemoryContextStrdup(conn->context, conn->hidden) : NULL;
+}
+
 /*
  * Sends all settings, followed by a sync.  They count as the shard's from then
  * on; if the shard refuses them, that is a failure of the connection.
@@ -174,6 +204,7 @@ sl_session_send(SlConn *conn)
 		set_plain_values(values);
 	settings->is_reported = false;
 	sl_flight_prelude(conn, settings_sql(), lengthof(names), values);
+	send_hidden(conn);
 	sl_flight_sync_settings(conn);
 
 	/*

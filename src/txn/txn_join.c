@@ -140,6 +140,9 @@ send_begin(SlConn *conn, uint64 statement, bool retries)
 	char		sql[128];
 	bool		is_kept = false;
 
+	/* It keeps its snapshot there: see stray.c. */
+	if (statement != 0 || IsolationUsesXactSnapshot())
+		sl_stray_hold(0);
 	if (statement != 0)
 		snprintf(sql, sizeof(sql), "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 	else
