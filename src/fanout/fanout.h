@@ -208,7 +208,8 @@ extern void sl_command_everywhere(SlReply *replies, int count, const char *sql,
 /* publish.c: telling shards what they own */
 extern void sl_publish_init(void);
 extern void sl_publish_all_to(SlShard *shard);
-extern void sl_publish_copies(void);
+extern List *sl_publish_outdated(void);
+extern bool sl_publish_copies_to(int32 shard_id, int limit_ms);
 extern void sl_publish_arrival(const SlMap *map, const SlShardletRow *row, SlShard *shard);
 extern void sl_publish_no_arrival(const SlMap *map, int64 shardlet, SlShard *shard);
 

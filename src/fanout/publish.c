@@ -15,7 +15,7 @@
  *
  * After the fact the worker sends a copy of the whole map to each of its shards:
  * nothing is decided by it, but the guard can name the owner of a key, and a lost
- * router can be rebuilt.
+ * router can be rebuilt.  One shard has nothing to do with another there.
  */
 #include "postgres.h"
 
@@ -26,6 +26,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "base/base.h"
@@ -411,64 +412,88 @@ at_transaction_end(XactEvent event, void *arg)
 }
 
 /* Sends all of a map, so that the shard can name owners. */
-static void
-send_copy(SlReply *reply, const SlMapRow *map)
+static SlFailure *
+send_copy(SlConn *conn, SlShard *shard, const SlMapRow *map, int limit_ms)
 {
-	Letter		letter = {.shard = reply->shard};
+	Letter		letter = {.shard = shard};
 	const char *params[CHANGE_PARAMS];
+	SlFailure  *failure;
 
 	tell_all(&letter, map->id, true);
 	if (list_length(letter.entries) > MAX_COPIED)
-		return;
+		return NULL;
 	write_letter(map, &letter, params);
 	params[7] = "copy";
-	sl_command_run(reply, 1, change_sql, lengthof(params), params, NULL);
+	(void) sl_remote_try(conn, change_sql, lengthof(params), params, sl_wait_deadline(limit_ms),
+						 &failure);
+	return failure;
 }
 
 /* Brings the copies of one shard up to date; true if that went well. */
 static bool
-send_copies(SlReply *reply)
+send_copies(SlShard *shard, int limit_ms)
 {
+	SlFailure  *failure;
+	SlConn	   *conn = sl_remote_try_open_as(shard, GetUserId(), &failure);
 	ListCell   *cell;
 
-	foreach(cell, sl_map_ids_of_shard(reply->shard->id))
+	if (conn == NULL)
+		return false;
+	foreach(cell, sl_map_ids_of_shard(shard->id))
 	{
 		SlMapRow	map;
 
-		if (reply->failure == NULL && sl_map_row_read_id(lfirst_int(cell), &map))
-			send_copy(reply, &map);
+		if (failure == NULL && sl_map_row_read_id(lfirst_int(cell), &map))
+			failure = send_copy(conn, shard, &map, limit_ms);
 	}
-	return reply->failure == NULL;
+	sl_conn_close(conn);
+	return failure == NULL;
 }
 
-/*
- * Called by the worker, some time after maps have changed.  What fails is tried
- * again with the next pass.
- */
-void
-sl_publish_copies(void)
+static void
+limit_connecting(int limit_ms)
 {
+	if (limit_ms < sl_connect_timeout)
+		(void) set_config_option("shardlet.connect_timeout", psprintf("%d", limit_ms), PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+/* Returns the ids of the shards whose copies of maps may be old. */
+List *
+sl_publish_outdated(void)
+{
+	List	   *result = NIL;
 	ListCell   *cell;
 
 	foreach(cell, sl_shard_all())
 	{
-		SlShard    *shard = lfirst(cell);
-		SlShardSlot *slot = sl_stat_shard(shard->id);
-		uint32		changes = pg_atomic_read_u32(&slot->changes);
-		SlReply    *reply;
-		int			count;
+		int32		id = ((SlShard *) lfirst(cell))->id;
 
-		if (!sl_stat_has_flag(slot, SL_SHARD_MAPS))
-			continue;
-		reply = sl_broadcast_make(list_make1(shard), false, &count);
-		if (count > 0 && !shard->bare)
-		{
-			sl_command_open(reply, count);
-			if (!send_copies(reply))
-				continue;
-		}
-		(void) sl_stat_unflag(slot, SL_SHARD_MAPS, changes);
+		if (sl_stat_has_flag(sl_stat_shard(id), SL_SHARD_MAPS))
+			result = lappend_int(result, id);
 	}
+	return result;
+}
+
+/*
+ * Brings a shard's copies of maps up to date, over a connection of its own and in
+ * a transaction that does nothing else.  Connecting, and each map, may take so
+ * long.  Called by the worker, some time after maps have changed; what fails is
+ * tried again with its next pass.
+ */
+bool
+sl_publish_copies_to(int32 shard_id, int limit_ms)
+{
+	SlShard    *shard = sl_shard_by_id(shard_id);
+	SlShardSlot *slot = sl_stat_shard(shard_id);
+	uint32		changes = pg_atomic_read_u32(&slot->changes);
+
+	limit_connecting(limit_ms);
+	if (shard->exists && shard->state != SL_STATE_OFFLINE && !shard->bare &&
+		!send_copies(shard, limit_ms))
+		return false;
+	(void) sl_stat_unflag(slot, SL_SHARD_MAPS, changes);
+	return true;
 }
 
 /* Changes of maps ------------------------------------------------------------------- */

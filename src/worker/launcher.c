@@ -43,6 +43,10 @@ PGDLLEXPORT void shardlet_recovery_main(Datum arg);
 #define RESTART_SECONDS 5
 #define GATHER_MS 100
 
+/* So long a shard may take with its copies of maps: as one of many, or at the end. */
+#define SOON_MS 500
+#define LATER_MS 10000
+
 /* The launcher ---------------------------------------------------------------- */
 
 /* Databases that people can connect to; in the caller's context. */
@@ -185,6 +189,63 @@ shardlet_launcher_main(Datum arg)
 /* One pass over a database ------------------------------------------------------ */
 
 static void
+begin(void)
+{
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+static void
+commit(void)
+{
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+/* Sends copies of maps to one shard.  An error is this shard's alone. */
+static bool
+send_copies(int32 shard, int limit_ms)
+{
+	volatile bool done = false;
+
+	PG_TRY();
+	{
+		begin();
+		done = sl_publish_copies_to(shard, limit_ms);
+		commit();
+	}
+	PG_CATCH();
+	{
+		EmitErrorReport();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		done = false;
+	}
+	PG_END_TRY();
+	return done;
+}
+
+/*
+ * Shard by shard, and those last that need longer: no other one waits for them.
+ * No connection, and no transaction, is kept from one to the next.
+ */
+static void
+send_all_copies(List *shards)
+{
+	List	   *slow = NIL;
+	ListCell   *cell;
+
+	foreach(cell, shards)
+	{
+		if (!send_copies(lfirst_int(cell), SOON_MS))
+			slow = lappend_int(slow, lfirst_int(cell));
+	}
+	foreach(cell, slow)
+		(void) send_copies(lfirst_int(cell), LATER_MS);
+}
+
+/* Returns the ids of the shards that want copies of maps. */
+static List *
 recover_database(Oid database)
 {
 	int			finished = 0;
@@ -192,29 +253,36 @@ recover_database(Oid database)
 	if (!sl_catalog_is_installed())
 	{
 		sl_stat_forget_database(database);
-		return;
+		return NIL;
 	}
 	sl_recover_all(&finished);
-	sl_publish_copies();
+	(void) sl_pool_close_idle(0);
 	if (finished > 0)
 		ereport(LOG,
 				errmsg("finished %d prepared transactions on shards", finished));
 	sl_move_start_open();
+	return sl_publish_outdated();
 }
 
 void
 shardlet_recovery_main(Datum arg)
 {
 	Oid			database = DatumGetObjectId(arg);
+	MemoryContext context = CurrentMemoryContext;
+	MemoryContext old_context;
+	List	   *shards;
 
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	recover_database(database);
-	PopActiveSnapshot();
-	CommitTransactionCommand();
+	begin();
+	shards = recover_database(database);
+	old_context = MemoryContextSwitchTo(context);
+	shards = list_copy(shards);
+	MemoryContextSwitchTo(old_context);
+	commit();
+	MemoryContextSwitchTo(context);
+	send_all_copies(shards);
 }
 
 void
