@@ -18,22 +18,36 @@
 #define LONGEST_WAIT_MS 60000
 #define STEP_MS 10
 
-/* Returns what to do at this point, or NULL. */
-static const char *
-action_at(const char *name)
+/*
+ * Finds out what to do at this point; false: nothing.  The setting is a list,
+ * with commas.
+ */
+static bool
+find_action(const char *name, char *action, size_t size)
 {
 	size_t		length = strlen(name);
 
-	if (sl_fault_setting == NULL || strncmp(sl_fault_setting, name, length) != 0 ||
-		sl_fault_setting[length] != ':')
-		return NULL;
-	return sl_fault_setting + length + 1;
+	for (const char *part = sl_fault_setting; part != NULL && *part != '\0';)
+	{
+		const char *end = part + strcspn(part, ",");
+
+		if (strncmp(part, name, length) == 0 && part[length] == ':')
+		{
+			part += length + 1;
+			strlcpy(action, part, Min(size, (size_t) (end - part) + 1));
+			return true;
+		}
+		part = *end == ',' ? end + 1 : end;
+	}
+	return false;
 }
 
 bool
 sl_fault_is_armed(const char *name)
 {
-	return action_at(name) != NULL;
+	char		action[MAXPGPATH];
+
+	return find_action(name, action, sizeof(action));
 }
 
 /*
@@ -50,9 +64,9 @@ wait_for_file(const char *path)
 void
 sl_fault_reached(const char *name)
 {
-	const char *action = action_at(name);
+	char		action[MAXPGPATH];
 
-	if (action == NULL)
+	if (!find_action(name, action, sizeof(action)))
 		return;
 	fprintf(stderr, "fault %s: %s\n", name, action);
 	if (strcmp(action, "kill") == 0)

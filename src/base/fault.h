@@ -3,10 +3,11 @@
  *		Named crash points, for tests.
  *
  * sl_fault("name") does nothing, and is not even there, unless the library was
- * built with FAULTS=1.  Then the setting shardlet.fault, "name:action", says
+ * built with FAULTS=1.  Then the setting shardlet.fault, "name:action,...", says
  * what happens when it is reached: "kill" ends the process as kill -9 does,
  * "stop" ends the postmaster too, "error" throws, "wait=path" goes on when that
- * file exists, after a minute at the latest.
+ * file exists, after a minute at the latest; it may be relative to the data
+ * directory.
  */
 #ifndef SL_FAULT_H
 #define SL_FAULT_H
