@@ -383,6 +383,7 @@ shardlet_isolate_key(PG_FUNCTION_ARGS)
 	if (!sl_shardlet_row_read(sl_map_lookup(map, key)->id, &row))
 		elog(ERROR, "could not find the shardlet of the key");
 	refuse_moving(map, &row);
+	sl_map_refuse_moving(row.id);
 	if (row.low_token == token && last_token(&row) == token)
 	{
 		pin(map, &row);
