@@ -4,7 +4,9 @@
  */
 #include "postgres.h"
 
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -243,12 +245,19 @@ sl_move_do_wait(SlMover *mover)
 	sl_move_wait_for_writers(mover, conn);
 }
 
+/* Whoever can read by what is true no more goes first. */
+static void
+wait_for_readers(SlMover *mover)
+{
+	sl_move_wait_for_users(mover);
+	sl_move_wait_for_snapshots(mover);
+}
+
 /* Rows must not be removed while somebody could look for them here. */
 void
 sl_move_do_settle(SlMover *mover)
 {
-	sl_move_wait_for_users(mover);
-	sl_move_wait_for_snapshots(mover);
+	wait_for_readers(mover);
 }
 
 /* Changes that came since the copy arrive. */
@@ -373,7 +382,7 @@ note_beginning(SlMover *mover, SlConn *source)
 	sl_move_lock(mover->move.id);
 	if (!sl_move_read(mover->move.id, &move))
 		elog(ERROR, "could not find move %lld", (long long) mover->move.id);
-	move.relations = sl_move_relations(mover->map);
+	move.relations = mover->move.relations = sl_move_relations(mover->map);
 	move.table_count = list_length(mover->tables);
 	move.tables_done = 0;
 	move.rows_done = move.bytes_done = 0;
@@ -440,7 +449,6 @@ copy_rows(SlMover *mover, Pairs *pairs)
 {
 	SlMoveProgress progress = {0};
 
-	exec_on_all(pairs->targets, pairs->count, "BEGIN");
 	sl_move_copy(mover, pairs->sources, pairs->targets, pairs->count, &progress);
 
 	/*
@@ -473,20 +481,75 @@ subscribe_and_compare(SlMover *mover, Pairs *pairs)
 	sl_move_tell_time(mover, "comparing");
 }
 
-/* All rows of the range go to the other shard. */
+static char *
+lock_sql(List *tables, const char *mode)
+{
+	StringInfoData sql;
+	ListCell   *cell;
+
+	initStringInfo(&sql);
+	foreach(cell, tables)
+		appendStringInfo(&sql, "%s%s", sql.len > 0 ? ", " : "LOCK TABLE ", ((SlMoveTable *) lfirst(cell))->name);
+	appendStringInfo(&sql, " IN %s MODE", mode);
+	return sql.data;
+}
+
+/*
+ * Fixes how the tables are made for as long as these transactions last, and finds
+ * out how that is: it may have changed since the step began, and a column that
+ * came meanwhile has values, too.
+ *
+ * DDL locks the router's table before those of the shards.  So while that one is
+ * held here, nobody is between the two shards; later ones wait for the source, with
+ * nothing on the target that a connection of ours would still have to wait for.
+ * Hence all of them take all locks now.
+ */
+static void
+fix_tables(SlMover *mover, const Pairs *pairs, SlConn *witness)
+{
+	ListCell   *cell;
+
+	foreach(cell, mover->tables)
+		LockRelationOid(((SlMoveTable *) lfirst(cell))->relid, AccessShareLock);
+	mover->map = sl_map_get_by_id(mover->move.map_id);
+	check_relations(mover, mover->map);
+	mover->tables = sl_move_tables(mover->map, &mover->range);
+	if (mover->tables != NIL)
+	{
+		for (int i = 0; i < pairs->count; i++)
+		{
+			exec(pairs->sources[i], lock_sql(mover->tables, "ACCESS SHARE"));
+			exec(pairs->targets[i], lock_sql(mover->tables, "ROW EXCLUSIVE"));
+		}
+		exec(witness, lock_sql(mover->tables, "ACCESS SHARE"));
+	}
+
+	/* Lets go of the router's. */
+	sl_move_begin(mover);
+}
+
+/*
+ * All rows of the range go to the other shard.  The witness keeps the tables there
+ * as they are between those who bring the rows and those who compare them.
+ */
 void
 sl_move_do_copy(SlMover *mover)
 {
 	Pairs		pairs;
+	SlConn	   *witness = sl_move_connect(mover->to);
 
 	open_pairs(mover, &pairs);
 	if (note_beginning(mover, pairs.sources[0]))
 		clear_target(mover);
 	take_snapshot(mover, &pairs);
 	sl_move_tell_time(mover, "taking a snapshot");
+	exec_on_all(pairs.targets, pairs.count, "BEGIN");
+	exec(witness, "BEGIN");
+	fix_tables(mover, &pairs, witness);
 	copy_rows(mover, &pairs);
 	if (mover->move.mode == SL_MOVE_ONLINE)
 		subscribe_and_compare(mover, &pairs);
+	exec(witness, "COMMIT");
 }
 
 void
@@ -498,16 +561,22 @@ sl_move_do_verify(SlMover *mover)
 	sl_move_verify(mover, pairs.sources, pairs.targets, pairs.count);
 }
 
+/*
+ * Behind this step nobody keeps these rows out, so nobody may be left then whose
+ * snapshot on the shard has them.
+ */
 void
 sl_move_do_remove(SlMover *mover)
 {
 	/* A shard that was dropped meanwhile keeps what it has. */
 	if (mover->from->exists)
 		sl_move_remove(mover, mover->from);
+	wait_for_readers(mover);
 }
 
 void
 sl_move_do_undo_remove(SlMover *mover)
 {
 	clear_target(mover);
+	wait_for_readers(mover);
 }

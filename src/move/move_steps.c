@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "base/base.h"
@@ -191,20 +192,25 @@ record(SlMover *mover, const Step *step)
 	sl_move_update(&move);
 }
 
-/* Has somebody cancelled the move?  The row is read twice a second. */
+/*
+ * Has somebody cancelled the move?  The row is read twice a second.  Whoever waits
+ * behind this has no snapshot, which others would wait for.
+ */
 void
 sl_move_look_up(SlMover *mover)
 {
 	SlMove		move;
 	TimestampTz now = GetCurrentTimestamp();
 
-	if (!TimestampDifferenceExceeds(mover->looked_up, now, LOOK_MS))
-		return;
-	mover->looked_up = now;
-	if (mover->may_stop && sl_move_read(mover->move.id, &move) && move.is_cancelled)
-		ereport(ERROR,
-				errcode(ERRCODE_QUERY_CANCELED),
-				errmsg("the move was cancelled"));
+	if (TimestampDifferenceExceeds(mover->looked_up, now, LOOK_MS))
+	{
+		mover->looked_up = now;
+		if (mover->may_stop && sl_move_read(mover->move.id, &move) && move.is_cancelled)
+			ereport(ERROR,
+					errcode(ERRCODE_QUERY_CANCELED),
+					errmsg("the move was cancelled"));
+	}
+	InvalidateCatalogSnapshot();
 }
 
 /*
@@ -277,6 +283,7 @@ run(SlMover *mover, const Step *step)
 		ereport(ERROR,
 				errcode(ERRCODE_QUERY_CANCELED),
 				errmsg("the move was cancelled"));
+	InvalidateCatalogSnapshot();
 	sl_fault(step->fault);
 	step->run(mover);
 	sl_fault(step->fault_done);

@@ -8,6 +8,10 @@
  * waited for, as CREATE INDEX CONCURRENTLY does.  Those who sent a text of their own
  * hold the map instead.
  *
+ * Behind the switch also those that have snapshots on shards, whatever they have
+ * used: by tables of another map, and copied rows are not there yet, or old ones
+ * still are.  They hold a lock that stands for all maps.
+ *
  * On the source: those that have written to the tables, by whichever way they
  * came, prepared ones too.  What they wrote must be there when rows are copied.
  *

@@ -63,6 +63,51 @@ $other->query_safe('COMMIT');
 is($go->(), '', 'the move goes on');
 $probe->is_whole('after REPEATABLE READ');
 
+# So does one that has its snapshots from tables of another map; old rows are not
+# removed while it could look for new ones.
+$c->sql(q{
+	SELECT shardlet.create_map('else', shards => '{s1, s2}', shardlets => 4);
+	CREATE TABLE elsewhere (k bigint PRIMARY KEY);
+	SELECT shardlet.distribute('elsewhere', 'else', 'k');
+	INSERT INTO elsewhere SELECT generate_series(1, 100)});
+$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM elsewhere');
+$session = $probe->start_move('online', '');
+$c->poll(q{SELECT phase FROM shardlet.moves WHERE open}, 'settle');
+$reader->query('SELECT count(*) FROM customers');
+like($reader->{stderr} // '', qr/could not serialize access because rows were moved/, 'REPEATABLE READ that has used another map');
+$reader->{stderr} = '';
+$reader->query('ROLLBACK');
+($status, undef, $stderr) = $c->psql_end($session);
+is($c->sqlstate_of($status, $stderr), '', 'the move goes on when it is over');
+
+# One that began behind the switch keeps seeing old rows, which must be kept out
+# as long as it lives; the same for copied ones when a move is undone.
+for my $case (['remove', 'finish', 'move_remove:wait=%s'], ['undo_remove', 'undo_finish', 'move_switch:error,move_undo_remove:wait=%s'])
+{
+	my ($phase, $next, $fault) = @$case;
+	my $name = "go_$phase";
+
+	$session = $probe->start_move('online', sprintf $fault, $name);
+	$c->poll('SELECT phase FROM shardlet.moves WHERE open', $phase);
+	$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orders');
+	append_to_file($c->router->data_dir . "/$name", 'go');
+	$c->poll(q{SELECT sum(n) FROM shardlet.query('mv', 'SELECT count(*) FROM orders', per_shard => true) AS (n bigint)}, '2000');
+	sleep 0.3;
+	is($reader->query_safe('SELECT count(*) FROM orders'), '2000', "$phase: each row once in a transaction that began before");
+	is($c->sql('SELECT phase FROM shardlet.moves WHERE open'), $phase, "$phase: which is waited for");
+	$reader->query_safe('COMMIT');
+	$c->psql_end($session);
+	$probe->is_whole("after $phase");
+}
+
+# No other borders until everything is removed.
+$go = stop_at('read_only', 'remove');
+my $moved = $c->sql(qq{SELECT k FROM generate_series(1, 200) k WHERE (shardlet.locate('mv', k)).shardlet = $probe->{shardlet} LIMIT 1});
+is($c->sqlstate("SELECT shardlet.isolate_key('mv', $moved)"), 'SL008', 'no key is isolated while old rows are removed');
+is($c->sqlstate("SELECT shardlet.split_shardlet($probe->{shardlet})"), 'SL008', 'nor the shardlet split');
+is($go->(), '', 'the move goes on');
+$probe->is_whole('after that');
+
 # DDL in the middle: the new column is there, on both sides.
 $go = stop_at('online', 'follow');
 $c->sql(q{ALTER TABLE orders ADD note text DEFAULT 'x'});
