@@ -12,6 +12,8 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "base/base.h"
@@ -47,7 +49,10 @@ typedef struct Copying
 	SlMover    *mover;
 	SlMoveProgress progress;
 	int64		rows;			/* of tables that are complete */
-	TimestampTz begun;
+	int			rate;			/* that holds since then, and how much there
+								 * was */
+	TimestampTz rate_since;
+	int64		rate_bytes;
 	TimestampTz next_tick;
 } Copying;
 
@@ -126,10 +131,27 @@ is_too_fast(const Copying *copying)
 {
 	TimestampTz elapsed;
 
-	if (sl_move_rate == 0)
+	if (copying->rate == 0)
 		return false;
-	elapsed = GetCurrentTimestamp() - copying->begun;
-	return (double) copying->progress.bytes / 1024 > (double) sl_move_rate * ((double) elapsed / USECS_PER_SEC);
+	elapsed = GetCurrentTimestamp() - copying->rate_since;
+	return (double) (copying->progress.bytes - copying->rate_bytes) / 1024 >
+		(double) copying->rate * ((double) elapsed / USECS_PER_SEC);
+}
+
+/* The limit can be changed while rows are copied. */
+static void
+take_rate(Copying *copying)
+{
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	if (copying->rate == sl_move_rate && copying->rate_since != 0)
+		return;
+	copying->rate = sl_move_rate;
+	copying->rate_since = GetCurrentTimestamp();
+	copying->rate_bytes = copying->progress.bytes;
 }
 
 /* Passes on what has come.  Returns true if something was done. */
@@ -289,6 +311,7 @@ tick(Copying *copying)
 	CHECK_FOR_INTERRUPTS();
 	if (now < copying->next_tick)
 		return;
+	take_rate(copying);
 	sl_move_progress(copying->mover, &copying->progress);
 	copying->next_tick = TimestampTzPlusMilliseconds(now, TICK_MS);
 }
@@ -304,7 +327,7 @@ sl_move_copy(SlMover *mover, SlConn **sources, SlConn **targets, int count, SlMo
 	SlWaitCache cache = {0};
 
 	copying.streams = palloc0(sizeof(Stream) * count);
-	copying.begun = GetCurrentTimestamp();
+	take_rate(&copying);
 	for (int i = 0; i < count; i++)
 	{
 		copying.streams[i].source = sources[i];
