@@ -70,6 +70,42 @@ check_rights(SlConn *conn)
 						sl_remote_value(answer, 0, 1)));
 }
 
+/* What a move calls on a shard; a bare one has none of it. */
+static void
+check_functions(SlConn *conn)
+{
+	PGresult   *answer = sl_remote_ask(conn,
+									   "SELECT coalesce(pg_catalog.bool_and(pg_catalog.has_function_privilege(p.oid, 'EXECUTE')), true), pg_catalog.quote_ident(current_user)"
+									   " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace"
+									   " WHERE n.nspname OPERATOR(pg_catalog.=) 'shardlet' AND p.proname OPERATOR(pg_catalog.=) ANY ('{guard_change,guard_lock}')",
+									   0, NULL);
+
+	if (!sl_remote_bool(answer, 0, 0))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("no right to change the owner of rows on shard \"%s\"", conn->shard),
+				errhint("Run there: GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA shardlet TO %s;",
+						sl_remote_value(answer, 0, 1)));
+}
+
+/* A table that is not there yet will be made by the same user. */
+static void
+check_table_rights(SlConn *conn, const SlMoveTable *table, const char *privileges)
+{
+	const char *params[] = {table->name, privileges};
+	PGresult   *answer = sl_remote_ask(conn,
+									   "SELECT pg_catalog.string_agg(p, ', '), pg_catalog.quote_ident(current_user) FROM pg_catalog.unnest($2::pg_catalog.text[]) p"
+									   " WHERE NOT pg_catalog.has_table_privilege(pg_catalog.to_regclass($1)::pg_catalog.oid, p)",
+									   2, params);
+
+	if (sl_remote_value(answer, 0, 0) != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("no right to move rows of table \"%s\" on shard \"%s\"", table->label, conn->shard),
+				errhint("Run there: GRANT %s ON %s TO %s;", sl_remote_value(answer, 0, 0), table->name,
+						sl_remote_value(answer, 0, 1)));
+}
+
 static void
 check_no_rows(SlConn *conn, const SlMoveTable *table, int64 shardlet)
 {
@@ -115,6 +151,14 @@ require(SlConn *conn, const char *sql, const char *message, const char *hint)
 			errhint("%s: %s. Or use mode \"read_only\".", hint, sl_remote_value(answer, 0, 1)));
 }
 
+/* On both: a marker is passed from one to the other. */
+static void
+check_marker(SlConn *conn)
+{
+	require(conn, "SELECT pg_catalog.has_schema_privilege('shardlet', 'CREATE'), 'GRANT CREATE ON SCHEMA shardlet TO ' || pg_catalog.quote_ident(current_user)",
+			"the user has no right to make tables in schema shardlet", "Run there");
+}
+
 static void
 check_source(SlConn *conn)
 {
@@ -122,6 +166,8 @@ check_source(SlConn *conn)
 			"wal_level is not logical", "Set there and restart the server");
 	require(conn, "SELECT rolsuper OR rolreplication, 'ALTER ROLE ' || pg_catalog.quote_ident(current_user) || ' REPLICATION' FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) current_user",
 			"the user has no right to replicate", "Run there");
+	require(conn, "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'), 'GRANT CREATE ON DATABASE ' || pg_catalog.quote_ident(pg_catalog.current_database()) || ' TO ' || pg_catalog.quote_ident(current_user)",
+			"the user has no right to publish", "Run there");
 	require(conn, "SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots) OPERATOR(pg_catalog.<) pg_catalog.current_setting('max_replication_slots')::pg_catalog.int8, 'max_replication_slots'",
 			"no replication slot is free", "Raise there");
 	require(conn, "SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_replication) OPERATOR(pg_catalog.+) 1 OPERATOR(pg_catalog.<) pg_catalog.current_setting('max_wal_senders')::pg_catalog.int8, 'max_wal_senders'",
@@ -207,6 +253,24 @@ check_identity(SlConn *conn, const SlMoveTable *table)
 				errhint("Use mode \"read_only\"."));
 }
 
+/* Only its owner can publish a table. */
+static void
+check_table_owner(SlConn *conn, const SlMoveTable *table)
+{
+	const char *name = table->name;
+	PGresult   *answer = sl_remote_ask(conn,
+									   "SELECT pg_catalog.pg_has_role(relowner, 'USAGE'), pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(relowner)), pg_catalog.quote_ident(current_user)"
+									   " FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid", 1, &name);
+
+	if (PQntuples(answer) > 0 && !sl_remote_bool(answer, 0, 0))
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("shardlets cannot be moved online: the user does not own table \"%s\" on shard \"%s\"", table->label,
+					   conn->shard),
+				errhint("Run there: GRANT %s TO %s. Or use mode \"read_only\".", sl_remote_value(answer, 0, 1),
+						sl_remote_value(answer, 0, 2)));
+}
+
 static SlConn *
 open_shard(SlShard *shard)
 {
@@ -226,12 +290,24 @@ check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, S
 
 	check_rights(source);
 	check_rights(target);
+	check_functions(source);
+	check_functions(target);
+	foreach(cell, tables)
+	{
+		check_table_rights(source, lfirst(cell), "{SELECT,DELETE}");
+		check_table_rights(target, lfirst(cell), "{SELECT,INSERT,DELETE}");
+	}
 	if (mode == SL_MOVE_ONLINE)
 	{
 		check_source(source);
 		check_target(target);
+		check_marker(source);
+		check_marker(target);
 		foreach(cell, tables)
+		{
+			check_table_owner(source, lfirst(cell));
 			check_identity(source, lfirst(cell));
+		}
 	}
 	foreach(cell, tables)
 		check_no_rows(target, lfirst(cell), row->id);
