@@ -6,12 +6,16 @@
 #	my $probe = MoveProbe->new($c);
 #	$probe->start_move('read_only', 'move_copy:stop');
 #	$probe->is_whole('after the crash');
+#
+#	my $session = $probe->meanwhile('online', 'move_copy', sub { ... });
+#	$c->psql_end($session);
 
 package MoveProbe;
 
 use strict;
 use warnings;
 
+use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
@@ -80,6 +84,30 @@ sub start_move
 		CALL shardlet.move_shardlet($self->{shardlet}, '$self->{to}', '$mode')");
 }
 
+# Lets a move come to a point, does something, and lets it go on.  A fault before
+# that can bring it there.
+sub meanwhile
+{
+	my ($self, $mode, $point, $what, $fault) = @_;
+	my $c = $self->{c};
+	my $name = 'go' . ++$self->{number};
+	my $mark = $c->log_mark($c->router);
+	my $session = $self->start_move($mode, join ',', grep { $_ } $fault, "$point:wait=$name");
+
+	# The point says on stderr that it was reached.
+	for (1 .. 1000)
+	{
+		last if $c->log_since($c->router, $mark) =~ /fault \Q$point\E: /;
+		die "$point was not reached" if $_ == 1000;
+		sleep 0.05;
+	}
+	$what->();
+
+	# The mover's folder is the data directory.
+	append_to_file($c->router->data_dir . "/$name", 'go');
+	return $session;
+}
+
 # Waits until no move is open any more.
 sub settle
 {
@@ -111,12 +139,16 @@ sub is_whole
 	  if !$self->settle;
 	my $sums = $self->sums;
 	push @problems, "sums are $sums, not $self->{sums}" if $sums ne $self->{sums};
-	push @problems, 'strays are left' if $c->sql('SELECT count(*) FROM shardlet.catalog_stray') ne '0';
-	my $states = $c->sql(q{SELECT DISTINCT state FROM shardlet.shardlets WHERE map = 'mv'});
+	my ($strays, $states, @conditions) = split /\n/, $c->sql(qq{
+		SELECT count(*)::text FROM shardlet.catalog_stray
+		UNION ALL SELECT string_agg(DISTINCT state, ', ') FROM shardlet.shardlets WHERE map = 'mv'
+		UNION ALL (SELECT coalesce(string_agg(format('token BETWEEN %s AND %s', low, coalesce(high::numeric - 1, 9223372036854775807)), ' OR ') FILTER (WHERE shardlet IS NOT NULL), 'false')
+			FROM generate_series(1, $self->{shards}) n LEFT JOIN shardlet.shardlets ON map = 'mv' AND shard = 's' || n GROUP BY n ORDER BY n)});
+	push @problems, "$strays strays are left" if $strays ne '0';
 	push @problems, "states are $states" if $states ne 'online';
 	for my $shard (1 .. $self->{shards})
 	{
-		push @problems, "shard $shard: $_" for $self->problems_of($shard);
+		push @problems, "shard $shard: $_" for $self->problems_of($shard, $conditions[ $shard - 1 ]);
 	}
 	is(join('; ', @problems), '', $name);
 	return;
@@ -125,25 +157,22 @@ sub is_whole
 # What is wrong on one shard, as it says itself.
 sub problems_of
 {
-	my ($self, $shard) = @_;
+	my ($self, $shard, $condition) = @_;
 	my $c = $self->{c};
-	my @problems;
-	my $condition = $c->sql(qq{SELECT coalesce(string_agg(format('token BETWEEN %s AND %s', low, coalesce(high::numeric - 1, 9223372036854775807)), ' OR '), 'false')
-		FROM shardlet.shardlets WHERE map = 'mv' AND shard = 's$shard'});
+	my ($has_tables, $left) = split /\|/, $c->shard_sql($shard, q{
+		SELECT to_regclass('customers') IS NOT NULL, concat_ws(', ',
+			(SELECT 'prepared transactions: ' || nullif(count(*), 0) FROM pg_prepared_xacts),
+			(SELECT 'publications: ' || nullif(count(*), 0) FROM pg_publication),
+			(SELECT 'subscriptions: ' || nullif(count(*), 0) FROM pg_subscription),
+			(SELECT 'slots: ' || nullif(count(*), 0) FROM pg_replication_slots),
+			(SELECT 'markers: ' || nullif(count(*), 0) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'shardlet'::regnamespace AND relname LIKE 'shardlet\_%'))}), -1;
+	my @problems = grep { $_ } $left;
 
-	for my $table (['customers', 'id'], ['orders', 'customer_id'])
-	{
-		next if $c->shard_sql($shard, "SELECT to_regclass('$table->[0]') IS NULL") eq 't';
-		my $count = $c->shard_sql($shard, "SELECT count(*) FROM (SELECT hashint8extended($table->[1], 0) AS token FROM $table->[0]) t WHERE ($condition) IS NOT TRUE");
-		push @problems, "$count foreign rows in $table->[0]" if $count ne '0';
-	}
-	my $prepared = $c->shard_sql($shard, q{SELECT count(*) FROM pg_prepared_xacts});
-	push @problems, "$prepared prepared transactions" if $prepared ne '0';
-	for my $view ('pg_publication', 'pg_subscription', 'pg_replication_slots')
-	{
-		my $count = $c->shard_sql($shard, "SELECT count(*) FROM $view");
-		push @problems, "$count rows in $view" if $count ne '0';
-	}
+	return @problems if $has_tables ne 't';
+	my $count = $c->shard_sql($shard, qq{
+		SELECT count(*) FROM (SELECT hashint8extended(id, 0) AS token FROM customers UNION ALL SELECT hashint8extended(customer_id, 0) FROM orders) t
+		WHERE ($condition) IS NOT TRUE});
+	push @problems, "$count foreign rows" if $count ne '0';
 	return @problems;
 }
 

@@ -1,7 +1,7 @@
 
 # Whatever dies in the middle of a move, it is finished or undone by itself: no row
 # is missing or twice, and nothing is left behind.  A few of the windows; all of
-# them are in 960_move_crash_all.
+# them are in 960_move_crash_all, and all commands that can be lost in 962_move_network.
 
 use strict;
 use warnings;
@@ -12,8 +12,8 @@ use ShardletCluster;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-my $c = ShardletCluster->new(shards => 3, router_conf => "shardlet.recovery_interval = 500ms
-shardlet.connect_timeout = 2s
+my $c = ShardletCluster->new(shards => 3, proxy => 1, router_conf => "shardlet.recovery_interval = 500ms
+shardlet.connect_timeout = 10s
 ", shard_conf => "log_statement = none\nwal_retrieve_retry_interval = 100ms\n");
 my $router = $c->router;
 my $probe = MoveProbe->new($c);
@@ -49,6 +49,21 @@ for my $case (['move_copy', 'from', 'read_only'], ['move_switch', 'to', 'offline
 	$c->psql_end($session);
 	$probe->is_whole("$point: shard $probe->{$side} dies and comes back");
 	is($probe->last_phase, 'done', "$point: it goes on where it was");
+}
+
+# The network breaks: a command does not arrive, or its answer does not.
+for my $case (
+	['online', 'client', 'COPY public'], ['online', 'server', 'CREATE SUBSCRIPTION'], ['online', 'server', 'PREPARE TRANSACTION'],
+	['online', 'client', 'COMMIT PREPARED'], ['read_only', 'server', 'DELETE '])
+{
+	my ($mode, $side, $text) = @$case;
+
+	$c->proxy($_)->rule(cut => $side, text => $text, $side eq 'server' ? (type => 'C') : ()) for 1, 2;
+	$c->psql_end($probe->start_move($mode, ''));
+	$probe->settle;
+	ok((grep { { $c->proxy($_)->counts }->{struck} } 1, 2), "$text is lost on its way from the $side");
+	$c->proxy($_)->normal for 1, 2;
+	$probe->is_whole("$mode: finished or undone by itself");
 }
 
 # An error that stays: everything is as it was.
