@@ -15,25 +15,18 @@
  * those that run first are kept in tuplestores.
  *
  * Statements that still run when a fan-out ends, by LIMIT, an error or a
- * cancel, are cancelled on the shards.  All living fan-outs are in a list, so
- * that the end of a (sub)transaction finds those that it made.
+ * cancel, are cancelled on the shards.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "base/base.h"
 #include "fanout/stream.h"
-
-static dlist_head fanouts = DLIST_STATIC_INIT(fanouts);
-static dlist_head homes = DLIST_STATIC_INIT(homes);
 
 /* Has this shard's statement been sent, or is it over? */
 static bool
@@ -602,8 +595,8 @@ end_spills(SlFanout *fanout, bool aborts)
 }
 
 /* Ends a fan-out; ending it again does nothing. */
-static void
-end_fanout(SlFanout *fanout, bool aborts)
+void
+sl_fanout_stop(SlFanout *fanout, bool aborts)
 {
 	if (fanout->is_over)
 		return;
@@ -621,7 +614,7 @@ sl_fanout_end(SlFanout *fanout)
 {
 	if (!fanout->is_over)
 		finish_writes(fanout);
-	end_fanout(fanout, false);
+	sl_fanout_stop(fanout, false);
 }
 
 /* On how many rows has the statement worked, as the shards say? */
@@ -668,7 +661,7 @@ static void
 forget_fanout(void *arg)
 {
 	HOLD_INTERRUPTS();
-	end_fanout(arg, true);
+	sl_fanout_stop(arg, true);
 	RESUME_INTERRUPTS();
 }
 
@@ -721,7 +714,7 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 		sl_snapshot_begin_statement(fanout->spec.use.statement);
 	make_streams(fanout);
 	sl_merge_assign_sources(fanout);
-	dlist_push_tail(&fanouts, &fanout->node);
+	sl_fanout_list(fanout);
 	fanout->callback.func = forget_fanout;
 	fanout->callback.arg = fanout;
 	MemoryContextRegisterResetCallback(context, &fanout->callback);
@@ -740,107 +733,4 @@ sl_fanout_begin(const SlFanoutSpec *spec)
 	come_home(fanout);
 	MemoryContextSwitchTo(old_context);
 	return fanout;
-}
-
-/* Transactions ---------------------------------------------------------------- */
-
-/* Notes for whom a scan works that begins now. */
-void
-sl_fanout_settle(SlHome *home)
-{
-	home->transaction = GetCurrentSubTransactionId();
-	home->user = GetUserId();
-	dlist_push_tail(&homes, &home->node);
-}
-
-void
-sl_fanout_leave(SlHome *home)
-{
-	dlist_delete(&home->node);
-}
-
-/* Ends the fan-outs of a (sub)transaction; 0 is all of them. */
-static void
-end_fanouts(SubTransactionId transaction)
-{
-	dlist_mutable_iter iter;
-
-	dlist_foreach_modify(iter, &fanouts)
-	{
-		/* cppcheck-suppress nullPointer */
-		SlFanout   *fanout = dlist_container(SlFanout, node, iter.cur);
-
-		if (transaction == InvalidSubTransactionId || fanout->transaction == transaction)
-			end_fanout(fanout, true);
-	}
-}
-
-/*
- * Stops what runs on shards without anyone streaming from it, outside of
- * transactions: a broadcast was interrupted.
- */
-static void
-stop_broadcasts(void)
-{
-	List	   *busy = NIL;
-	ListCell   *cell;
-
-	foreach(cell, sl_pool_all())
-	{
-		SlConn	   *conn = lfirst(cell);
-
-		if (conn->txn.level == 0 && conn->owner == NULL &&
-			(conn->state != SL_CONN_OPEN || !sl_flight_is_empty(conn)))
-			busy = lappend(busy, conn);
-	}
-	if (busy != NIL)
-		sl_cancel(busy);
-}
-
-static void
-at_transaction_end(XactEvent event, void *arg)
-{
-	if (event != XACT_EVENT_ABORT && event != XACT_EVENT_PARALLEL_ABORT)
-		return;
-	end_fanouts(InvalidSubTransactionId);
-	stop_broadcasts();
-}
-
-static void
-at_subtransaction_end(SubXactEvent event, SubTransactionId my_id, SubTransactionId parent_id,
-					  void *arg)
-{
-	dlist_iter	iter;
-
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-	{
-		end_fanouts(my_id);
-		stop_broadcasts();
-	}
-	else if (event == SUBXACT_EVENT_COMMIT_SUB)
-	{
-		dlist_foreach(iter, &fanouts)
-		{
-			/* cppcheck-suppress nullPointer */
-			SlFanout   *fanout = dlist_container(SlFanout, node, iter.cur);
-
-			if (fanout->transaction == my_id)
-				fanout->transaction = parent_id;
-		}
-		dlist_foreach(iter, &homes)
-		{
-			/* cppcheck-suppress nullPointer */
-			SlHome	   *home = dlist_container(SlHome, node, iter.cur);
-
-			if (home->transaction == my_id)
-				home->transaction = parent_id;
-		}
-	}
-}
-
-void
-sl_fanout_init(void)
-{
-	RegisterXactCallback(at_transaction_end, NULL);
-	RegisterSubXactCallback(at_subtransaction_end, NULL);
 }

@@ -146,9 +146,6 @@ typedef struct SlFanoutSpec
 	bool		plain_values;	/* nothing depends on how shards write dates */
 } SlFanoutSpec;
 
-extern void sl_fanout_init(void);
-extern void sl_fanout_settle(SlHome *home);
-extern void sl_fanout_leave(SlHome *home);
 extern SlFanout *sl_fanout_begin(const SlFanoutSpec *spec);
 extern bool sl_fanout_next(SlFanout *fanout, TupleTableSlot *slot);
 extern void sl_fanout_end(SlFanout *fanout);
@@ -159,6 +156,11 @@ pg_noreturn extern void sl_fanout_raise(const SlFanout *fanout);
 extern List *sl_fanout_missing(void);
 extern void sl_fanout_reset_missing(void);
 extern void sl_fanout_add_missing(const SlShard *shard);
+
+/* fanout_txn.c */
+extern void sl_fanout_init(void);
+extern void sl_fanout_settle(SlHome *home);
+extern void sl_fanout_leave(SlHome *home);
 
 /* shape.c */
 extern void sl_shape_init(void);

@@ -13,13 +13,9 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
-#include "executor/executor.h"
 #include "miscadmin.h"
-#include "utils/datum.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #include "base/base.h"
@@ -30,8 +26,6 @@
 
 /* A statement with parameters is prepared again after this. */
 #define PREPARED_LIFE_MS 60000
-
-static bool drain_step(SlStream *stream);
 
 /* Gives the connection back. */
 void
@@ -213,7 +207,7 @@ make_yield(SlConn *conn)
 	{
 		SlStream   *owner = conn->owner;
 
-		if (drain_step(owner) &&
+		if (sl_stream_drain_step(owner) &&
 			!sl_wait_conn(conn, conn->state == SL_CONN_OPEN ? DT_NOEND : conn->deadline))
 			sl_stream_time_out(owner);
 	}
@@ -602,8 +596,8 @@ note_count(SlStream *stream)
 }
 
 /* Takes in what has arrived while the statement runs. */
-static void
-step_running(SlStream *stream)
+void
+sl_stream_step_running(SlStream *stream)
 {
 	SlFailure  *failure = NULL;
 	SlEvent		event;
@@ -669,7 +663,7 @@ sl_stream_step(SlStream *stream)
 			if (stream->result != NULL)
 				break;
 			if (sl_conn_read(stream->conn, &failure))
-				step_running(stream);
+				sl_stream_step_running(stream);
 			else
 				fail_or_retry(stream, failure);
 			break;
@@ -713,220 +707,4 @@ sl_stream_time_out(SlStream *stream)
 	if (failure != NULL)
 		fail(stream, failure);
 	MemoryContextSwitchTo(old_context);
-}
-
-/* Rows ----------------------------------------------------------------------- */
-
-/* Makes the row at hand the former one, and room for the next. */
-static void
-begin_row(SlStream *stream)
-{
-	Datum	   *values = stream->values;
-	bool	   *nulls = stream->nulls;
-	MemoryContext context = stream->row_context;
-
-	if (stream->stat != NULL)
-		stream->stat->rows++;
-	if (!stream->keeps_former)
-	{
-		MemoryContextReset(context);
-		return;
-	}
-	stream->values = stream->former_values;
-	stream->nulls = stream->former_nulls;
-	stream->row_context = stream->former_context;
-	stream->former_values = values;
-	stream->former_nulls = nulls;
-	stream->former_context = context;
-	stream->has_former = stream->has_row;
-	stream->has_row = true;
-	MemoryContextReset(stream->row_context);
-}
-
-/* How much came with the row? */
-static void
-note_bytes(SlStream *stream)
-{
-	for (int i = 0; i < PQnfields(stream->result); i++)
-		stream->stat->bytes += PQgetlength(stream->result, stream->next_row, i);
-}
-
-static void
-row_is_taken(SlStream *stream)
-{
-	if (stream->stat != NULL)
-		note_bytes(stream);
-	if (++stream->next_row < PQntuples(stream->result))
-		return;
-	PQclear(stream->result);
-	stream->result = NULL;
-}
-
-static void
-decode_row(SlStream *stream)
-{
-	MemoryContext old_context;
-
-	begin_row(stream);
-	old_context = MemoryContextSwitchTo(stream->row_context);
-	sl_decoder_row(stream->decoder, stream->result, stream->next_row, stream->values,
-				   stream->nulls);
-	MemoryContextSwitchTo(old_context);
-	row_is_taken(stream);
-}
-
-/* Copies a value that the slot's next row would take along. */
-static Datum
-copy_value(const SlStream *stream, Form_pg_attribute attribute, Datum value)
-{
-	MemoryContext old_context;
-	Datum		result;
-
-	if (attribute->attbyval)
-		return value;
-	old_context = MemoryContextSwitchTo(stream->row_context);
-	result = datumCopy(value, false, attribute->attlen);
-	MemoryContextSwitchTo(old_context);
-	return result;
-}
-
-/* Takes a row that was kept.  Returns false if there is none left. */
-static bool
-take_spilled(SlStream *stream)
-{
-	TupleDesc	descriptor = sl_decoder_wire_descriptor(stream->decoder);
-	TupleTableSlot *slot = stream->spill_slot;
-	ResourceOwner old_owner = CurrentResourceOwner;
-	bool		found;
-
-	CurrentResourceOwner = stream->resources;
-	found = tuplestore_gettupleslot(stream->spill, true, false, slot);
-	CurrentResourceOwner = old_owner;
-	if (!found)
-		return false;
-	slot_getallattrs(slot);
-	begin_row(stream);
-	for (int i = 0; i < descriptor->natts; i++)
-	{
-		stream->nulls[i] = slot->tts_isnull[i];
-		stream->values[i] = slot->tts_isnull[i] ? (Datum) 0 :
-			copy_value(stream, TupleDescAttr(descriptor, i), slot->tts_values[i]);
-	}
-	return true;
-}
-
-/*
- * Makes the next row the one at hand; the row before it stays until the next
- * call.  Returns false if none has come: look at the state.
- */
-bool
-sl_stream_take_row(SlStream *stream)
-{
-	if (stream->spill != NULL && take_spilled(stream))
-		return true;
-	if (stream->state == STREAM_RUNNING && stream->result == NULL)
-	{
-		MemoryContext old_context = MemoryContextSwitchTo(stream->context);
-
-		step_running(stream);
-		MemoryContextSwitchTo(old_context);
-	}
-	if (stream->result == NULL)
-		return false;
-	decode_row(stream);
-	return true;
-}
-
-/* Yielding ------------------------------------------------------------------ */
-
-static void
-open_spill(SlStream *stream)
-{
-	TupleDesc	descriptor = sl_decoder_wire_descriptor(stream->decoder);
-
-	stream->spill = tuplestore_begin_heap(false, false, work_mem);
-	stream->spill_slot = MakeSingleTupleTableSlot(descriptor, &TTSOpsMinimalTuple);
-}
-
-/* Puts what has come into the spill. */
-static void
-spill_rows(SlStream *stream)
-{
-	TupleDesc	descriptor = sl_decoder_wire_descriptor(stream->decoder);
-	Datum	   *values = palloc(sizeof(Datum) * Max(descriptor->natts, 1));
-	bool	   *nulls = palloc(sizeof(bool) * Max(descriptor->natts, 1));
-	MemoryContext work = AllocSetContextCreate(stream->context, "shardlet spilled row",
-											   ALLOCSET_SMALL_SIZES);
-
-	if (stream->spill == NULL)
-		open_spill(stream);
-	while (stream->result != NULL)
-	{
-		MemoryContext old_context = MemoryContextSwitchTo(work);
-
-		sl_decoder_row(stream->decoder, stream->result, stream->next_row, values, nulls);
-		MemoryContextSwitchTo(old_context);
-		tuplestore_putvalues(stream->spill, descriptor, values, nulls);
-		MemoryContextReset(work);
-		row_is_taken(stream);
-	}
-	MemoryContextDelete(work);
-	pfree(values);
-	pfree(nulls);
-}
-
-/* Keeps what has come, so that more can come. */
-void
-sl_stream_spill(SlStream *stream)
-{
-	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
-	ResourceOwner old_owner = CurrentResourceOwner;
-
-	CurrentResourceOwner = stream->resources;
-	do
-	{
-		if (stream->result != NULL)
-			spill_rows(stream);
-		step_running(stream);
-	} while (stream->result != NULL);
-	CurrentResourceOwner = old_owner;
-	MemoryContextSwitchTo(old_context);
-}
-
-/* Throws away what has come, so that more can come. */
-void
-sl_stream_skip(SlStream *stream)
-{
-	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
-
-	do
-	{
-		if (stream->result != NULL)
-			PQclear(stream->result);
-		stream->result = NULL;
-		step_running(stream);
-	} while (stream->result != NULL);
-	MemoryContextSwitchTo(old_context);
-}
-
-/*
- * Goes on with letting go of the connection.  Returns true if something has to
- * arrive first.  What libpq has is taken out before more is read: it moves all
- * of it to read more.
- */
-static bool
-drain_step(SlStream *stream)
-{
-	MemoryContext old_context = MemoryContextSwitchTo(stream->context);
-	ResourceOwner old_owner = CurrentResourceOwner;
-
-	CurrentResourceOwner = stream->resources;
-	if (stream->state == STREAM_RUNNING)
-		sl_stream_spill(stream);
-	sl_stream_step(stream);
-	if (stream->state == STREAM_RUNNING)
-		sl_stream_spill(stream);
-	CurrentResourceOwner = old_owner;
-	MemoryContextSwitchTo(old_context);
-	return stream->conn->owner == stream && sl_stream_needs_wait(stream);
 }

@@ -156,6 +156,10 @@ extern void sl_fanout_wait(SlFanout *fanout, int count);
 extern void sl_fanout_wait_for_some(SlFanout *fanout);
 extern int	sl_fanout_running_count(const SlFanout *fanout);
 extern void sl_fanout_start(SlFanout *fanout);
+extern void sl_fanout_stop(SlFanout *fanout, bool aborts);
+
+/* fanout_txn.c */
+extern void sl_fanout_list(SlFanout *fanout);
 
 /* describe.c */
 extern void sl_describe(SlFanout *fanout);
@@ -171,13 +175,17 @@ extern void sl_stream_step(SlStream *stream);
 extern void sl_stream_describe_again(SlStream *stream);
 extern void sl_stream_ask(SlStream *stream, const char *question);
 extern void sl_stream_execute(SlStream *stream);
+extern void sl_stream_step_running(SlStream *stream);
 extern void sl_stream_finish(SlStream *stream);
-extern bool sl_stream_take_row(SlStream *stream);
-extern void sl_stream_spill(SlStream *stream);
-extern void sl_stream_skip(SlStream *stream);
 extern bool sl_stream_needs_wait(const SlStream *stream);
 extern void sl_stream_time_out(SlStream *stream);
 extern void sl_stream_release(SlStream *stream);
+
+/* stream_rows.c */
+extern bool sl_stream_take_row(SlStream *stream);
+extern void sl_stream_spill(SlStream *stream);
+extern void sl_stream_skip(SlStream *stream);
+extern bool sl_stream_drain_step(SlStream *stream);
 
 /* shape.c */
 extern bool sl_shape_take(SlStream *stream, SlPrepared *known);
