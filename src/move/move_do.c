@@ -267,19 +267,27 @@ sl_move_do_follow(SlMover *mover)
 	sl_move_follow(mover, sl_move_connect(mover->from), sl_move_connect(mover->to));
 }
 
-void
-sl_move_do_detach(SlMover *mover)
+/*
+ * Changes come no more.  Whoever reads from the slot goes first, or he would take it
+ * again; unless the target is away: then the source must not keep its log.
+ */
+static void
+end_stream(SlMover *mover)
 {
-	/*
-	 * Whoever reads from the slot goes first, unless the target is away: then
-	 * the source must not keep its log.
-	 */
-	if (mover->move.attempts == 0)
+	bool		reader_first = mover->move.attempts == 0;
+
+	if (reader_first && mover->to->exists)
 		sl_move_unsubscribe(mover, sl_move_connect(mover->to));
 	if (mover->from->exists)
 		sl_move_unpublish(mover, sl_move_connect(mover->from));
-	if (mover->move.attempts > 0)
+	if (!reader_first && mover->to->exists)
 		sl_move_unsubscribe(mover, sl_move_connect(mover->to));
+}
+
+void
+sl_move_do_detach(SlMover *mover)
+{
+	end_stream(mover);
 }
 
 /* Rows --------------------------------------------------------------------------------- */
@@ -413,13 +421,7 @@ static void
 clear_target(SlMover *mover)
 {
 	if (mover->move.mode == SL_MOVE_ONLINE)
-	{
-		/* The source must not keep its log for a target that is away. */
-		if (mover->from->exists)
-			sl_move_unpublish(mover, sl_move_connect(mover->from));
-		if (mover->to->exists)
-			sl_move_unsubscribe(mover, sl_move_connect(mover->to));
-	}
+		end_stream(mover);
 	if (mover->to->exists)
 		sl_move_remove(mover, mover->to);
 }

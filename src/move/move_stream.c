@@ -326,15 +326,14 @@ sl_move_pass_marker(SlMover *mover, SlConn *source, SlConn *target, int limit_ms
 
 /* The end ---------------------------------------------------------------------------------- */
 
-/* Whoever still reads from the slot is sent away. */
+/* Whoever still reads from the slot is sent away, as often as he comes back. */
 static void
 drop_slot(SlMover *mover, SlConn *source)
 {
 	const char *name = name_of(mover);
 	TimestampTz since = GetCurrentTimestamp();
 
-	exec(source, psprintf("SELECT pg_catalog.pg_terminate_backend(active_pid) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) '%s' AND active", name));
-	while (strcmp(ask(source, "SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1 AND active", 1, &name), "0") != 0)
+	while (strcmp(ask(source, "SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(active_pid)) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1 AND active", 1, &name), "0") != 0)
 		sl_move_pause(mover, since, "a replication slot to be free");
 	exec(source, psprintf("SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) '%s'", name));
 }
