@@ -83,6 +83,30 @@ SELECT * FROM shardlet.query('m', 'SELECT f(11 / CASE current_database() WHEN ''
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t') AS q(a int);
 RESET shardlet.consistent_reads;
 
+-- A statement that changes rows one by one does not see what it has changed.
+CREATE TABLE w (k int, v int, PRIMARY KEY (k, v));
+SELECT shardlet.distribute('w', 'm', 'k');
+INSERT INTO w SELECT k, v FROM generate_series(1, 4) k, generate_series(1, 5) v;
+SET shardlet.ship = off;
+SET shardlet.scatter = off;
+BEGIN;
+DELETE FROM w a WHERE v = (SELECT min(v) FROM w b WHERE b.k = a.k);
+SELECT count(*), min(v) FROM w;
+ROLLBACK;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+DELETE FROM w a WHERE v = (SELECT min(v) FROM w b WHERE b.k = a.k);
+SELECT count(*), min(v) FROM w;
+UPDATE w a SET v = (SELECT max(v) + 1 FROM w b WHERE b.k = a.k) WHERE v = 2;
+SELECT count(*), min(v), max(v) FROM w;
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+DELETE FROM w a WHERE v = (SELECT min(v) FROM w b WHERE b.k = a.k);
+SELECT count(*), min(v) FROM w;
+ROLLBACK;
+RESET shardlet.ship;
+RESET shardlet.scatter;
+DROP TABLE w;
+
 SELECT count(*) FROM shardlet.execute('m', 'DROP FUNCTION f');
 SELECT count(*) FROM shardlet.execute('m', 'DROP TABLE t');
 DROP FUNCTION put;

@@ -54,7 +54,11 @@ forget(Kept *place)
 	place->statement = 0;
 }
 
-/* Takes the snapshot of a statement that begins now. */
+/*
+ * Takes the snapshot of a statement that begins now.  That of a REPEATABLE READ
+ * transaction is one for all its commands, and goes on with them: what is made
+ * active is a copy, which stays as it is.
+ */
 static Snapshot
 keep_new(int64 statement)
 {
@@ -62,8 +66,9 @@ keep_new(int64 statement)
 
 	next_place = (next_place + 1) % MAX_KEPT;
 	forget(place);
-	place->snapshot = RegisterSnapshotOnOwner(GetTransactionSnapshot(),
-											  TopTransactionResourceOwner);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	place->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
+	PopActiveSnapshot();
 	place->statement = statement;
 	return place->snapshot;
 }
