@@ -84,7 +84,7 @@ plan_leaf(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *targe
 	road.params = path->params;
 	road.programs = path->leaf->where->programs;
 	road.expressions = path->expressions;
-	road.flags = path->leaf->where->kind == SL_WHERE_ONE ? SL_ROAD_SINGLE : 0;
+	road.flags = path->leaf->where->kind == SL_WHERE_ONE ? SL_ROAD_SINGLE | SL_ROAD_ONE_ROW : 0;
 	road.relations = sl_finish_relations(path->leaf->plain);
 	road.user = path->leaf->user;
 	foreach(cell, path->columns)

@@ -1,0 +1,31 @@
+-- Aggregates over the rows of a key that is NULL: no shard has such rows, and one has
+-- to say so.
+SELECT shardlet.create_map('m', 'list', '{bigint}');
+SELECT count(shardlet.assign_key('m', 's' || k, k)) FROM generate_series(1, 3) k;
+CREATE TABLE t (k bigint, v int, PRIMARY KEY (k, v));
+CREATE TABLE found (what text, n bigint, k bigint NOT NULL);
+SELECT shardlet.distribute('t', 'm', 'k'), shardlet.distribute('found', 'm', 'k');
+INSERT INTO t SELECT k, v FROM generate_series(1, 3) k, generate_series(1, 4) v;
+SET plan_cache_mode = force_generic_plan;
+PREPARE whole(bigint) AS SELECT count(*), max(v) FROM t WHERE k = $1;
+PREPARE sets(bigint) AS SELECT v % 2, count(*) FROM t WHERE k = $1 GROUP BY GROUPING SETS ((v % 2), ()) ORDER BY 1;
+PREPARE keep(bigint) AS INSERT INTO found SELECT 'whole', s.n, 2 FROM (SELECT count(*) FROM t WHERE k = $1) s(n) RETURNING *;
+PREPARE keep_sets(bigint) AS INSERT INTO found SELECT 'sets', s.n, 3 FROM (SELECT count(*) FROM t WHERE k = $1 GROUP BY GROUPING SETS ((v), ()) HAVING count(*) <> 1) s(n) RETURNING *;
+PREPARE sub(bigint) AS SELECT g, (SELECT count(*) FROM t WHERE k = $1 AND v > g) FROM generate_series(1, 2) g;
+PREPARE twice(bigint) AS WITH a AS MATERIALIZED (SELECT count(*) n FROM t WHERE k = $1) SELECT a.n, (SELECT count(*) FROM t) FROM a;
+EXECUTE whole(NULL);
+EXECUTE whole(1);
+EXECUTE sets(NULL);
+EXECUTE sets(1);
+EXECUTE keep(NULL);
+EXECUTE keep(1);
+EXECUTE keep_sets(NULL);
+EXECUTE keep_sets(1);
+EXECUTE sub(NULL);
+EXECUTE sub(1);
+EXECUTE twice(NULL);
+EXECUTE twice(1);
+DEALLOCATE ALL;
+RESET plan_cache_mode;
+DROP TABLE t, found;
+SELECT shardlet.drop_map('m');
