@@ -86,6 +86,9 @@ sub internal_errors
 	while ($log =~ /ERROR:  (XX\d{3}: .*?)\n(?:.*\n)*?\S.*STATEMENT:  ((?:.*\n)(?:\t.*\n)*)/g)
 	{
 		my ($error, $statement) = ($1, $2);
+
+		# Final functions that are called by themselves; when depends on the plan.
+		next if $error =~ /expected \d+-element float8 array/;
 		next if $c->sqlstate("SET ROLE smith;\n$statement", database => 'plain') =~ /^XX/;
 		push @found, "$error\n$statement";
 	}
