@@ -222,6 +222,8 @@ to_group(const Var *column, Columns *columns)
 {
 	int			depth = columns->depth;
 
+	if (columns->group_exprs == NIL)
+		elog(ERROR, "query has a column of groups, and none");
 	columns->depth = 0;
 	(void) to_leaf(list_nth(columns->group_exprs, column->varattno - 1), columns);
 	columns->depth = depth;
