@@ -86,6 +86,7 @@ _PG_init(void)
 	sl_worker_init();
 	sl_use_snapshot_init();
 	sl_lone_write_init();
+	sl_neighbours_init();
 	sl_hide_init();
 	sl_guard_map_init();
 }

@@ -316,7 +316,7 @@ prepare(Lane *lane, const char *sql)
 		prepared = NULL;
 	}
 	if (prepared == NULL)
-		prepared = sl_flight_prepare(conn, sql, &untyped, false);
+		prepared = sl_flight_prepare(conn, sql, &untyped, "");
 	statement = &lane->statements[lane->next_statement++ % STATEMENTS];
 	statement->sql = sql;
 	statement->prepared = prepared;

@@ -322,6 +322,39 @@ end_telling(SlConn *conn, const SlTxnUse *use)
 	sl_flight_sync(conn);
 }
 
+/* How many shards of this one's server get the statement? */
+static int
+count_neighbours(const SlStream *stream)
+{
+	const SlShard *shard = stream->shard;
+	int			count = 0;
+	ListCell   *cell;
+
+	foreach(cell, stream->spec->shards)
+	{
+		const SlShard *other = lfirst(cell);
+
+		if (strcmp(shard->host ? shard->host : "", other->host ? other->host : "") == 0 &&
+			strcmp(shard->port ? shard->port : "", other->port ? other->port : "") == 0)
+			count++;
+	}
+	return count;
+}
+
+/* What the shard is told behind the text; a bare one would not understand it. */
+static const char *
+choose_mark(const SlStream *stream)
+{
+	int			neighbours;
+
+	if (stream->conn->is_bare)
+		return "";
+	if (stream->use.writes)
+		return SL_LONE_WRITE_MARK;
+	neighbours = count_neighbours(stream);
+	return neighbours > 1 ? psprintf("%s%d */", SL_NEIGHBOURS_MARK, neighbours) : "";
+}
+
 /* The connection is open: is the statement known there? */
 static void
 send_prepare(SlStream *stream)
@@ -346,8 +379,7 @@ send_prepare(SlStream *stream)
 	}
 	stream->generation = conn->generation;
 	begin_telling(conn, &describing);
-	(void) sl_flight_prepare(conn, stream->spec->sql, &stream->spec->params,
-							 stream->use.writes && !conn->is_bare);
+	(void) sl_flight_prepare(conn, stream->spec->sql, &stream->spec->params, choose_mark(stream));
 	end_telling(conn, &describing);
 	stream->state = STREAM_PREPARING;
 }

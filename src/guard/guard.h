@@ -153,6 +153,9 @@ extern void sl_use_snapshot_init(void);
 /* lone_write.c */
 extern void sl_lone_write_init(void);
 
+/* neighbours.c */
+extern void sl_neighbours_init(void);
+
 /* hide.c */
 extern void sl_hide_init(void);
 

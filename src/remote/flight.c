@@ -520,13 +520,13 @@ keep_types(SlConn *conn, SlPrepared *prepared, const SlParams *params)
 /*
  * Sends a statement to be prepared and described.  Types of parameters that
  * the shard shall find out are 0.  The result's columns are known once
- * SL_EVENT_DESCRIBED has come for it.  The shard gets a mark behind the text if
- * that is wanted; two statements never differ in that alone.
+ * SL_EVENT_DESCRIBED has come for it.  The shard gets a mark behind the text, or "";
+ * two statements never differ in that alone.
  */
 SlPrepared *
-sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params, bool is_marked)
+sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params, const char *mark)
 {
-	const char *sent = is_marked ? psprintf("%s%s", sql, SL_LONE_WRITE_MARK) : sql;
+	const char *sent = mark[0] != '\0' ? psprintf("%s%s", sql, mark) : sql;
 	uint64		hash = hash_statement(sql, params);
 	SlPrepared *prepared;
 	bool		found;
@@ -553,7 +553,7 @@ sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params, bool is
 	prepared->last_use = ++conn->prepare_counter;
 	snprintf(prepared->name, sizeof(prepared->name), "shardlet_%llu",
 			 (unsigned long long) conn->prepare_counter);
-	prepared->is_marked = is_marked;
+	prepared->is_marked = strcmp(mark, SL_LONE_WRITE_MARK) == 0;
 	if (!PQsendPrepare(conn->pg, prepared->name, sent, prepared->type_count,
 					   prepared->param_types))
 	{

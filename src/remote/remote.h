@@ -371,7 +371,7 @@ extern void sl_flight_prelude(SlConn *conn, const char *sql, int param_count,
 extern void sl_flight_query(SlConn *conn, const char *sql, int param_count,
 							const char *const *params);
 extern SlPrepared *sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params,
-									 bool is_marked);
+									 const char *mark);
 extern SlPrepared *sl_flight_find(SlConn *conn, const char *sql, const SlParams *params);
 extern bool sl_flight_is_old(const SlConn *conn, const SlPrepared *prepared,
 							 int lifetime_ms);

@@ -1,0 +1,80 @@
+/*
+ * neighbours.c
+ *		On a shard: a statement that other shards of its server run as well.
+ *
+ * Each of them would plan for the server as if it were alone there.  Four shards
+ * with two workers each are twelve processes, and on a small server to start these
+ * takes longer than they save.  So the router says behind the text how many shards
+ * of the server have the statement, and the workers are so many that all of them
+ * together use all processors, or as many processes as one database would.
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "optimizer/cost.h"
+#include "optimizer/planner.h"
+#include "utils/guc.h"
+
+#include "base/base.h"
+#include "guard/guard.h"
+
+/* The mark is looked for so near to the end of the text. */
+#define MARK_LENGTH 64
+
+static planner_hook_type next_planner_hook = NULL;
+
+/* How many shards of this server have the statement? */
+static int
+count_shards(const char *source)
+{
+	size_t		length = source != NULL ? strlen(source) : 0;
+	const char *mark;
+
+	if (length < 2 || strcmp(source + length - 2, "*/") != 0)
+		return 1;
+	mark = strstr(source + (length > MARK_LENGTH ? length - MARK_LENGTH : 0), SL_NEIGHBOURS_MARK);
+	return mark != NULL ? Max(atoi(mark + strlen(SL_NEIGHBOURS_MARK)), 1) : 1;
+}
+
+static int
+count_workers(int shards)
+{
+	int			processors = (int) sysconf(_SC_NPROCESSORS_ONLN);
+	int			processes = Max(max_parallel_workers_per_gather + 1, processors);
+
+	return Min(max_parallel_workers_per_gather, Max(processes / shards - 1, 0));
+}
+
+static PlannedStmt *
+plan(Query *query, const char *source, int options, ParamListInfo params)
+{
+	return next_planner_hook != NULL ? next_planner_hook(query, source, options, params) :
+		standard_planner(query, source, options, params);
+}
+
+static PlannedStmt *
+plan_with_neighbours(Query *query, const char *source, int options, ParamListInfo params)
+{
+	int			shards = max_parallel_workers_per_gather > 0 ? count_shards(source) : 1;
+	PlannedStmt *result;
+	char		workers[16];
+	int			nest_level;
+
+	if (shards == 1)
+		return plan(query, source, options, params);
+	snprintf(workers, sizeof(workers), "%d", count_workers(shards));
+	nest_level = NewGUCNestLevel();
+	(void) set_config_option("max_parallel_workers_per_gather", workers, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	result = plan(query, source, options, params);
+	AtEOXact_GUC(true, nest_level);
+	return result;
+}
+
+void
+sl_neighbours_init(void)
+{
+	next_planner_hook = planner_hook;
+	planner_hook = plan_with_neighbours;
+}
