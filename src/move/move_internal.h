@@ -89,6 +89,9 @@ extern void sl_move_wait_for_users(SlMover *mover);
 extern void sl_move_wait_for_snapshots(SlMover *mover);
 extern void sl_move_wait_for_writers(SlMover *mover, SlConn *conn);
 
+/* move_empty.c */
+extern bool sl_move_empty(SlMover *mover, SlShard *shard, SlConn **conns, int count);
+
 /* move_remove.c */
 extern void sl_move_remove(SlMover *mover, SlShard *shard);
 

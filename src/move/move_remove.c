@@ -91,6 +91,8 @@ sl_move_remove(SlMover *mover, SlShard *shard)
 	check_not_owner(mover, shard);
 	for (int i = 0; i < PARTS_AT_A_TIME; i++)
 		conns[i] = sl_move_connect_for_rows(shard);
+	if (sl_move_empty(mover, shard, conns, PARTS_AT_A_TIME))
+		return;
 	removal.blocks = palloc(sizeof(int64) * Max(list_length(mover->tables), 1));
 	for (int i = 0; i < list_length(mover->tables); i++)
 		removal.blocks[i] = count_blocks(conns[0], list_nth(mover->tables, i));

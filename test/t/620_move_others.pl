@@ -191,6 +191,21 @@ is($c->sqlstate(q{CALL shardlet.drain_shard('s3', parallel => 3)}), '', 'and bac
 is($c->sql(q{SELECT count(*) FROM shardlet.shardlets WHERE map = 'mv' AND shard = 's3'}), '0', 'the shard is empty');
 $probe->is_whole('after drain_shard');
 
+# Old rows are deleted, and the table is not emptied, while somebody on the shard has
+# it open: he is not waited for, and nobody waits behind him.
+$c->sql(q{SELECT shardlet.create_map('solo', shards => '{s1}', shardlets => 1); CREATE TABLE solo (k bigint PRIMARY KEY);
+	SELECT shardlet.distribute('solo', 'solo', 'k'); INSERT INTO solo SELECT generate_series(1, 100)});
+my $solo = $c->sql(q{SELECT shardlet FROM shardlet.shardlets WHERE map = 'solo'});
+my $direct = $c->shard('s1')->background_psql('app', on_error_stop => 0);
+is($direct->query_safe('BEGIN; SELECT count(*) FROM solo'), '100', 'somebody reads a table of the shard');
+is($c->sqlstate("CALL shardlet.move_shardlet($solo, 's2', 'read_only')"), '', 'its rows are moved');
+is($direct->query_safe(q{SELECT count(*), pg_relation_size('solo') > 0 FROM solo}), '0|t', 'and deleted');
+$direct->query_safe('COMMIT');
+is($c->sqlstate("CALL shardlet.move_shardlet($solo, 's1', 'read_only')"), '', 'they come back');
+is($c->shard_sql('s2', q{SELECT count(*), pg_relation_size('solo') > 0 FROM solo}), '0|f', 'and the table is emptied');
+is($c->sql('SELECT count(*) FROM solo'), '100', 'all rows are there');
+
+$direct->quit;
 $reader->quit;
 $other->quit;
 done_testing();
