@@ -20,8 +20,8 @@
 /* Behind the text of a statement that may be a transaction that writes. */
 #define SL_LONE_WRITE_MARK " /* shardlet: writes */"
 
-/* Behind that of one that several shards of a server get; their number follows. */
-#define SL_NEIGHBOURS_MARK " /* shardlet: shards here: "
+/* The same if several shards of a server get it: this, their number, and the end. */
+#define SL_NEIGHBOURS_MARK " /" "* shardlet: shards here: "
 
 /* guc.c */
 extern int	sl_connect_timeout;

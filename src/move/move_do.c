@@ -17,9 +17,13 @@
 
 #define MAX_STREAMS 4
 
-/* Before the range is locked a marker must arrive so fast; tried so often. */
+/*
+ * Before the range is locked a marker must arrive so fast, or while writers are kept
+ * out for a moment; each is tried so often.
+ */
 #define FREE_MARKER_MS 20
-#define FREE_MARKERS 100
+#define FREE_MARKERS 5
+#define MOST_PAUSES 100
 
 /* And so fast when it is. */
 #define LOCKED_MARKER_MS 1000
@@ -149,6 +153,24 @@ lock_range(SlMover *mover, const SlMap *map)
 						  3, params, true);
 }
 
+/* Makes little what is left to be applied, while nobody waits, or not for long. */
+static void
+pass_free_markers(SlMover *mover, SlConn *source, SlConn *target)
+{
+	SlConn	   *holder;
+
+	for (int i = 0; i < FREE_MARKERS; i++)
+	{
+		if (sl_move_pass_marker(mover, source, target, FREE_MARKER_MS))
+			return;
+		sl_move_look_up(mover);
+	}
+	holder = sl_move_connect(mover->from);
+	for (int i = 0; i < MOST_PAUSES && !sl_move_make_pause(mover, holder, source, target); i++)
+		sl_move_look_up(mover);
+	sl_conn_close(holder);
+}
+
 /*
  * Brings the target up to date for good: with the range locked, a row that was
  * written into the source's log arrives behind everything else.  What is left
@@ -160,8 +182,7 @@ catch_up(SlMover *mover, const SlMap *map)
 	SlConn	   *source = sl_move_connect(mover->from);
 	SlConn	   *target = sl_move_connect(mover->to);
 
-	for (int i = 0; i < FREE_MARKERS && !sl_move_pass_marker(mover, source, target, FREE_MARKER_MS); i++)
-		sl_move_look_up(mover);
+	pass_free_markers(mover, source, target);
 	sl_move_tell_time(mover, "passing markers");
 	sl_fault("move_switch_lock");
 	lock_range(mover, map);

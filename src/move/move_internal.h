@@ -79,6 +79,7 @@ extern char *sl_move_make_slot(SlMover *mover, SlConn *source, SlConn **walsende
 extern void sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target);
 extern void sl_move_follow(SlMover *mover, SlConn *source, SlConn *target);
 extern bool sl_move_pass_marker(SlMover *mover, SlConn *source, SlConn *target, int limit_ms);
+extern bool sl_move_make_pause(SlMover *mover, SlConn *holder, SlConn *source, SlConn *target);
 extern void sl_move_unpublish(SlMover *mover, SlConn *source);
 extern void sl_move_unsubscribe(SlMover *mover, SlConn *target);
 

@@ -19,6 +19,8 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
+
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -36,6 +38,15 @@
 
 /* Whether it has arrived is asked so often. */
 #define NAP_MS 5
+
+/*
+ * Writers that are too fast are kept out for so long at a time, if the lock for it
+ * can be had so soon.  In between they are let in, for less and less time.
+ */
+#define HOLD_MS 25
+#define HOLD_LOCK_MS 15
+#define LONGEST_FREE_MS 50
+#define SHORTEST_FREE_MS 5
 
 /* Nothing was applied for so long: that will not come. */
 #define STUCK_MS 60000
@@ -277,31 +288,86 @@ look_after_changes(SlMover *mover, SlConn *source, SlConn *target, Lag *lag)
 }
 
 /*
+ * Keeps writers of the range out, if that can begin at once.  Returns whether they
+ * are; let_writers() must follow.
+ */
+static bool
+hold_writers(SlMover *mover, SlConn *holder)
+{
+	const char *params[] = {NameStr(mover->map->name), psprintf("%lld", (long long) mover->move.shardlet),
+	CppAsString2(HOLD_LOCK_MS)};
+	SlFailure  *failure;
+
+	exec(holder, "BEGIN");
+	(void) sl_remote_try(holder, "SELECT shardlet.guard_lock($1::pg_catalog.name, $2::pg_catalog.int8, $3::pg_catalog.int4)",
+						 lengthof(params), params, DT_NOEND, &failure);
+	if (failure != NULL && failure->sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
+		sl_failure_raise(failure, holder->shard, NULL);
+	return failure == NULL;
+}
+
+static void
+let_writers(SlConn *holder)
+{
+	exec(holder, "ROLLBACK");
+}
+
+/*
+ * Sends a marker and waits until it has arrived.  Returns how many milliseconds that
+ * took.  If it is more than the limit, changes are made as fast as they are applied,
+ * and this would last for as long as somebody writes at full speed: from then on
+ * writers are kept out for a moment after so many milliseconds; 0 is never.
+ */
+static long
+follow_once(SlMover *mover, SlConn *source, SlConn *target, long limit, int *free_ms)
+{
+	char	   *question = send_marker(mover, source);
+	TimestampTz since = GetCurrentTimestamp();
+	TimestampTz looked = since;
+	TimestampTz held = since;
+	Lag			lag = {.last = PG_INT64_MAX,.moved = since};
+	bool		is_late = false;
+
+	while (!has_marker(target, question))
+	{
+		TimestampTz now = GetCurrentTimestamp();
+
+		if (TimestampDifferenceExceeds(looked, now, LOOK_MS))
+		{
+			look_after_changes(mover, source, target, &lag);
+			looked = now;
+		}
+		if (!is_late && TimestampDifferenceExceeds(since, now, (int) limit))
+		{
+			is_late = true;
+			*free_ms = *free_ms == 0 ? LONGEST_FREE_MS : Max(*free_ms / 2, SHORTEST_FREE_MS);
+		}
+		if (*free_ms > 0 && TimestampDifferenceExceeds(held, now, *free_ms))
+		{
+			if (hold_writers(mover, source))
+				sl_move_nap(mover, HOLD_MS);
+			let_writers(source);
+			held = GetCurrentTimestamp();
+		}
+		sl_move_nap(mover, NAP_MS);
+	}
+	return TimestampDifferenceMilliseconds(since, GetCurrentTimestamp());
+}
+
+/*
  * Waits until hardly anything is left to be applied.  How far the subscription says
- * that it is lags behind what it has done, so a marker tells.
+ * that it is lags behind what it has done, so a marker tells.  Each must take less
+ * time than the one before, and the first less than the copy.
  */
 void
 sl_move_follow(SlMover *mover, SlConn *source, SlConn *target)
 {
-	Lag			lag = {.last = PG_INT64_MAX};
-	TimestampTz since;
+	long		took = TimestampDifferenceMilliseconds(mover->move.started, GetCurrentTimestamp());
+	int			free_ms = 0;
 
 	do
-	{
-		char	   *question = send_marker(mover, source);
-		TimestampTz looked;
-
-		since = looked = lag.moved = GetCurrentTimestamp();
-		while (!has_marker(target, question))
-		{
-			if (TimestampDifferenceExceeds(looked, GetCurrentTimestamp(), LOOK_MS))
-			{
-				look_after_changes(mover, source, target, &lag);
-				looked = GetCurrentTimestamp();
-			}
-			sl_move_nap(mover, NAP_MS);
-		}
-	} while (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), NEAR_MS));
+		took = follow_once(mover, source, target, Min(took, INT_MAX) / 4 * 3, &free_ms);
+	while (took > NEAR_MS);
 }
 
 /*
@@ -322,6 +388,19 @@ sl_move_pass_marker(SlMover *mover, SlConn *source, SlConn *target, int limit_ms
 		pg_usleep(1000);
 	}
 	return true;
+}
+
+/*
+ * Keeps writers out for a moment, to apply what they have written.  Returns true if
+ * that was enough: then there is hardly anything left when they are let in.
+ */
+bool
+sl_move_make_pause(SlMover *mover, SlConn *holder, SlConn *source, SlConn *target)
+{
+	bool		result = hold_writers(mover, holder) && sl_move_pass_marker(mover, source, target, HOLD_MS);
+
+	let_writers(holder);
+	return result;
 }
 
 /* The end ---------------------------------------------------------------------------------- */

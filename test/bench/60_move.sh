@@ -43,7 +43,7 @@ shop_move() {
 # shop_round arguments of pgbench: "seconds longest_ms share" of one move under load.
 shop_round() {
 	rm -f shop_log.*
-	pgbench -n -M prepared -c 8 -j 2 -T 20 -f shop_update.pgbench -l --log-prefix=shop_log "$@" >/dev/null 2>&1 &
+	pgbench -n -M prepared -c 8 -j 2 -T "$lasts" -f shop_update.pgbench -l --log-prefix=shop_log "$@" >/dev/null 2>&1 &
 	local load=$! start end seconds
 	sleep 4
 	start=$EPOCHREALTIME
@@ -59,7 +59,8 @@ shop_round() {
 }
 
 for load in "500 updates/s" "as fast as they can"; do
-	[ "$load" = "500 updates/s" ] && limit=(-R 500) || limit=()
+	# Longer than the move does.
+	[ "$load" = "500 updates/s" ] && limit=(-R 500) lasts=20 || limit=() lasts=40
 	for _ in $(seq $((rounds < 3 ? rounds : 3))); do
 		shop_round "${limit[@]}"
 	done >shop_rounds
