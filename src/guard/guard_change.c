@@ -183,14 +183,21 @@ lock_own(const SlGuardRow *row, int wait_ms)
 }
 
 static void
-delete_row(const SlGuardMapRow *map, int64 shardlet, int wait_ms)
+lock_shardlet(const SlGuardMapRow *map, int64 shardlet, int wait_ms)
 {
 	SlGuardRow	row;
 
-	if (!sl_guard_row_read(NameStr(map->name), shardlet, &row))
-		return;
-	lock_own(&row, wait_ms);
-	sl_guard_row_delete(&row);
+	if (sl_guard_row_read(NameStr(map->name), shardlet, &row))
+		lock_own(&row, wait_ms);
+}
+
+static void
+delete_row(const SlGuardMapRow *map, int64 shardlet)
+{
+	SlGuardRow	row;
+
+	if (sl_guard_row_read(NameStr(map->name), shardlet, &row))
+		sl_guard_row_delete(&row);
 }
 
 /* Keys of others come out of what the default of a list has had. */
@@ -224,9 +231,31 @@ is_same(const SlGuardRow *a, const SlGuardRow *b)
 		strcmp(NameStr(a->owner), NameStr(b->owner)) == 0;
 }
 
+/* Writers of what these rows change must have finished. */
+static void
+lock_changed(const SlGuardMapRow *map, const SlGuardRow *rows, int count, int wait_ms)
+{
+	const SlGuardRow *found = NULL;
+	bool		any_new = false;
+
+	for (int i = 0; i < count; i++)
+	{
+		SlGuardRow	old;
+
+		if (!sl_guard_row_read(NameStr(map->name), rows[i].id, &old))
+			any_new = true;
+		else if (!is_same(&rows[i], &old))
+			lock_own(&old, wait_ms);
+	}
+	if (any_new && map->kind == SL_KIND_LIST)
+		sl_guard_row_scan(NameStr(map->name), find_default, &found);
+	if (found != NULL)
+		lock_own(found, wait_ms);
+}
+
 /* Updates the rows that are there; brings the others to the front. */
 static int
-update_known(const SlGuardMapRow *map, SlGuardRow *rows, int count, int wait_ms)
+update_known(const SlGuardMapRow *map, SlGuardRow *rows, int count)
 {
 	int			new_count = 0;
 
@@ -241,24 +270,10 @@ update_known(const SlGuardMapRow *map, SlGuardRow *rows, int count, int wait_ms)
 		}
 		if (is_same(&rows[i], &old))
 			continue;
-		lock_own(&old, wait_ms);
 		rows[i].tid = old.tid;
 		sl_guard_row_update(&rows[i]);
 	}
 	return new_count;
-}
-
-static void
-write_rows(const SlGuardMapRow *map, SlGuardRow *rows, int count, int wait_ms)
-{
-	const SlGuardRow *found = NULL;
-	int			new_count = update_known(map, rows, count, wait_ms);
-
-	if (new_count > 0 && map->kind == SL_KIND_LIST)
-		sl_guard_row_scan(NameStr(map->name), find_default, &found);
-	if (found != NULL)
-		lock_own(found, wait_ms);
-	sl_guard_row_insert(rows, new_count);
 }
 
 /* Which of the rows that are there shall stay? */
@@ -308,41 +323,53 @@ find_gone(const SlGuardMapRow *map, const SlGuardRow *rows, int count, bool only
 	return replacement.gone;
 }
 
+/* Deletes rows that were found like that. */
 static void
-delete_others(const SlGuardMapRow *map, const SlGuardRow *rows, int count, int wait_ms)
+delete_rows(const SlGuardMapRow *map, List *ids)
 {
 	ListCell   *cell;
 
-	foreach(cell, find_gone(map, rows, count, false))
-		delete_row(map, *(int64 *) lfirst(cell), wait_ms);
+	foreach(cell, ids)
+		delete_row(map, *(int64 *) lfirst(cell));
 }
 
-/* Those that are not this shard's, and not in the map any more. */
-static void
-delete_strangers(const SlGuardMapRow *map, const SlGuardRow *rows, int count)
+/* The shardlets that a router says are gone, and those that it does not name. */
+static List *
+list_gone(FunctionCallInfo fcinfo, const SlGuardMapRow *map, const SlGuardRow *rows, int count, bool replaces)
 {
-	ListCell   *cell;
+	Column		gone = get_int8s(fcinfo, ARG_GONE);
+	List	   *ids = replaces ? find_gone(map, rows, count, false) : NIL;
 
-	foreach(cell, find_gone(map, rows, count, true))
-		delete_row(map, *(int64 *) lfirst(cell), 0);
+	for (int i = 0; i < gone.count; i++)
+	{
+		int64	   *id = palloc(sizeof(int64));
+
+		*id = gone.nulls[i] ? 0 : DatumGetInt64(gone.values[i]);
+		ids = lappend(ids, id);
+	}
+	return ids;
 }
 
-/* What a router wants. */
+/*
+ * What a router wants.  All locks come first, those of shardlets before that of the
+ * map: a copy that somebody else brings (learn) changes rows of this map as well.
+ */
 static void
 change(FunctionCallInfo fcinfo, SlGuardMapRow *map, SlGuardRow *rows, int count, bool replaces)
 {
 	int			wait_ms = PG_GETARG_INT32(ARG_WAIT_MS);
-	Column		gone = get_int8s(fcinfo, ARG_GONE);
+	List	   *gone = list_gone(fcinfo, map, rows, count, replaces);
 	SlGuardMapRow known;
+	ListCell   *cell;
 
+	foreach(cell, gone)
+		lock_shardlet(map, *(int64 *) lfirst(cell), wait_ms);
+	lock_changed(map, rows, count, wait_ms);
+	sl_guard_lock_for_change(map->id, wait_ms);
 	if (!replaces && sl_guard_map_row_read(NameStr(map->name), &known))
 		map->copy_version = known.copy_version;
-	for (int i = 0; i < gone.count; i++)
-		delete_row(map, gone.nulls[i] ? 0 : DatumGetInt64(gone.values[i]), wait_ms);
-	if (replaces)
-		delete_others(map, rows, count, wait_ms);
-	write_rows(map, rows, count, wait_ms);
-	sl_guard_lock_for_change(map->id, wait_ms);
+	delete_rows(map, list_gone(fcinfo, map, rows, count, replaces));
+	sl_guard_row_insert(rows, update_known(map, rows, count));
 	sl_guard_map_row_write(map);
 }
 
@@ -362,7 +389,7 @@ learn(SlGuardMapRow *map, SlGuardRow *rows, int count)
 	if (!sl_guard_map_row_read(NameStr(map->name), &known) || known.id != map->id ||
 		known.version > version || known.copy_version >= version)
 		return;
-	delete_strangers(map, rows, count);
+	delete_rows(map, find_gone(map, rows, count, true));
 	for (int i = 0; i < count; i++)
 	{
 		SlGuardRow	old;

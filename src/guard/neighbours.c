@@ -22,6 +22,9 @@
 /* The mark is looked for so near to the end of the text. */
 #define MARK_LENGTH 64
 
+/* A statement that begins so far behind is one of many in a script. */
+#define FARTHEST_START 1024
+
 static planner_hook_type next_planner_hook = NULL;
 
 /* How many shards of this server have the statement? */
@@ -56,7 +59,9 @@ plan(Query *query, const char *source, int options, ParamListInfo params)
 static PlannedStmt *
 plan_with_neighbours(Query *query, const char *source, int options, ParamListInfo params)
 {
-	int			shards = max_parallel_workers_per_gather > 0 ? count_shards(source) : 1;
+	bool		may_have_workers = max_parallel_workers_per_gather > 0 && query->commandType == CMD_SELECT &&
+	query->stmt_location < FARTHEST_START;
+	int			shards = may_have_workers ? count_shards(source) : 1;
 	PlannedStmt *result;
 	char		workers[16];
 	int			nest_level;

@@ -83,6 +83,7 @@ extern void sl_move_disown(int64 id);
 
 /* move_tables.c */
 extern char *sl_move_text_array(List *strings);
+extern char *sl_move_names(List *tables);
 extern List *sl_move_tables(SlMap *map, const SlShardletRow *range);
 extern List *sl_move_relations(SlMap *map);
 

@@ -48,7 +48,7 @@ sl_move_connect(SlShard *shard)
 
 /*
  * The same for one that copies, counts or deletes rows.  Triggers and foreign keys do
- * not fire.  A table is read by one process: tables at a time are enough for a
+ * not fire, and policies that would keep rows from being seen are an error.  A table is read by one process: tables at a time are enough for a
  * shard that has other things to do, and rows that come in the order of the
  * table are put into indexes faster.
  */
@@ -58,6 +58,7 @@ sl_move_connect_for_rows(SlShard *shard)
 	SlConn	   *conn = sl_move_connect(shard);
 
 	(void) sl_remote_exec(conn, "SELECT pg_catalog.set_config('session_replication_role', 'replica', false),"
+						  " pg_catalog.set_config('row_security', 'off', false),"
 						  " pg_catalog.set_config('max_parallel_workers_per_gather', '0', false)", 0, NULL);
 	return conn;
 }
@@ -173,17 +174,11 @@ pass_free_markers(SlMover *mover, SlConn *source, SlConn *target)
 
 /*
  * Brings the target up to date for good: with the range locked, a row that was
- * written into the source's log arrives behind everything else.  What is left
- * is made little before, while nobody waits.
+ * written into the source's log arrives behind everything else.
  */
 static void
-catch_up(SlMover *mover, const SlMap *map)
+catch_up(SlMover *mover, const SlMap *map, SlConn *source, SlConn *target)
 {
-	SlConn	   *source = sl_move_connect(mover->from);
-	SlConn	   *target = sl_move_connect(mover->to);
-
-	pass_free_markers(mover, source, target);
-	sl_move_tell_time(mover, "passing markers");
 	sl_fault("move_switch_lock");
 	lock_range(mover, map);
 	sl_move_tell_time(mover, "locking");
@@ -201,11 +196,21 @@ void
 sl_move_do_switch(SlMover *mover)
 {
 	SlShardletRow row;
-	SlMap	   *map = open_for_change(mover, &row);
+	SlMap	   *map;
+	SlConn	   *source = NULL;
+	SlConn	   *target = NULL;
 
+	if (mover->move.mode == SL_MOVE_ONLINE)
+	{
+		source = sl_move_connect(mover->from);
+		target = sl_move_connect(mover->to);
+		pass_free_markers(mover, source, target);
+		sl_move_tell_time(mover, "passing markers");
+	}
+	map = open_for_change(mover, &row);
 	check_relations(mover, map);
 	if (mover->move.mode == SL_MOVE_ONLINE)
-		catch_up(mover, map);
+		catch_up(mover, map, source, target);
 	row.shard_id = mover->to->id;
 	row.state = mover->move.state_before;
 	sl_shardlet_row_update(&row);

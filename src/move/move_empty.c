@@ -5,16 +5,18 @@
  * TRUNCATE takes a moment where to delete all rows takes as long as to insert half
  * of them, and leaves tables that are as good as new.  It is done only where that
  * makes no other difference.  The shard owns nothing else of the map and no other
- * move brings anything: the map is locked meanwhile, so it stays like that.  There
- * are no rows of other ranges, which somebody may have put there past the guard.
- * Nobody reads the server's log of changes, to whom it would be a TRUNCATE of
- * something larger.  And nobody uses the tables, since those who do would wait: the
- * lock is asked for once, and not for long.  Otherwise, or if it is not allowed, the
- * rows are deleted (move_remove.c).
+ * move brings anything: the map is locked meanwhile, so it stays like that, and the
+ * guard keeps others from writing.  There are no rows of other ranges, which somebody
+ * may have put there past the guard.  Nobody reads the server's log of changes, to
+ * whom it would be a TRUNCATE of something larger.  The tables are still those that
+ * were looked at: names can be given to others.  And nobody uses them, since those who
+ * do would wait: the lock is asked for once, and not for long.  Otherwise, or if it is
+ * not allowed, the rows are deleted (move_remove.c).
  */
 #include "postgres.h"
 
 #include "lib/stringinfo.h"
+#include "storage/lmgr.h"
 #include "utils/timestamp.h"
 
 #include "base/base.h"
@@ -23,10 +25,15 @@
 /* So long readers of the tables may have to wait. */
 #define LOCK_MS "100ms"
 
-/* No slot, no subscriber. */
-#define HAS_READERS_SQL \
-	"SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s WHERE s.slot_type OPERATOR(pg_catalog.=) 'logical'" \
-	" AND s.database OPERATOR(pg_catalog.=) pg_catalog.current_database())"
+/*
+ * Is a table missing, or does somebody read changes, or may he?  A slot of a standby
+ * does not show here, a publication does.
+ */
+#define REFUSE_SQL \
+	"SELECT EXISTS (SELECT FROM pg_catalog.unnest($1::pg_catalog.text[]) t WHERE pg_catalog.to_regclass(t) IS NULL)" \
+	" OR EXISTS (SELECT FROM pg_catalog.pg_replication_slots s WHERE s.slot_type OPERATOR(pg_catalog.=) 'logical'" \
+	" AND s.database OPERATOR(pg_catalog.=) pg_catalog.current_database())" \
+	" OR EXISTS (SELECT FROM pg_catalog.pg_publication p WHERE p.pubtruncate)"
 
 typedef struct Search
 {
@@ -90,18 +97,57 @@ truncate_sql(List *tables)
 	return sql.data;
 }
 
-/* Returns false if it is not possible now. */
+static bool
+is_refused(const SlMover *mover, SlConn *conn)
+{
+	const char *names = sl_move_names(mover->tables);
+
+	return sl_remote_bool(sl_remote_ask(conn, REFUSE_SQL, 1, &names), 0, 0);
+}
+
+/* Are the tables those of the step's beginning, and will they stay?  Waits for nobody. */
+static bool
+hold_tables(SlMover *mover, SlMap *map, const SlShardletRow *row)
+{
+	List	   *tables;
+	ListCell   *cell;
+
+	foreach(cell, mover->tables)
+	{
+		if (!ConditionalLockRelationOid(((SlMoveTable *) lfirst(cell))->relid, AccessShareLock))
+			return false;
+	}
+	tables = sl_move_tables(map, row);
+	if (list_length(tables) != list_length(mover->tables))
+		return false;
+	foreach(cell, tables)
+	{
+		const SlMoveTable *now = lfirst(cell);
+		const SlMoveTable *then = list_nth(mover->tables, foreach_current_index(cell));
+
+		if (now->relid != then->relid || strcmp(now->name, then->name) != 0)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Returns false if it is not possible now.  The shard must not go on by itself if we
+ * die, and the map is not locked any more: so it waits for COMMIT, with all of its
+ * locks.
+ */
 static bool
 truncate_tables(SlMover *mover, SlConn *conn)
 {
 	const char *sql = truncate_sql(mover->tables);
 	SlFailure  *failure;
 
-	(void) sl_remote_exec(conn, "SELECT pg_catalog.set_config('lock_timeout', '" LOCK_MS "', false)", 0, NULL);
+	(void) sl_remote_exec(conn, "BEGIN", 0, NULL);
+	(void) sl_remote_exec(conn, "SELECT pg_catalog.set_config('lock_timeout', '" LOCK_MS "', true)", 0, NULL);
 	(void) sl_remote_try(conn, sql, 0, NULL, DT_NOEND, &failure);
 	if (failure != NULL && failure->lost)
 		sl_failure_raise(failure, conn->shard, sql);
-	(void) sl_remote_exec(conn, "RESET lock_timeout", 0, NULL);
+	(void) sl_remote_exec(conn, failure == NULL ? "COMMIT" : "ROLLBACK", 0, NULL);
 	return failure == NULL;
 }
 
@@ -113,13 +159,15 @@ bool
 sl_move_empty(SlMover *mover, SlShard *shard, SlConn **conns, int count)
 {
 	SlShardletRow row;
-	bool		result = false;
+	SlMap	   *map;
+	bool		result;
 
-	if (mover->tables == NIL || sl_remote_bool(sl_remote_ask(conns[0], HAS_READERS_SQL, 0, NULL), 0, 0) ||
-		has_other_ranges(mover, mover->map, shard) || has_other_rows(mover, conns, count))
+	if (mover->tables == NIL || shard->bare || has_other_ranges(mover, mover->map, shard) ||
+		is_refused(mover, conns[0]) || has_other_rows(mover, conns, count))
 		return false;
-	if (!has_other_ranges(mover, sl_map_open_for_move(mover->move.shardlet, &row), shard))
-		result = truncate_tables(mover, conns[0]);
+	map = sl_map_open_for_move(mover->move.shardlet, &row);
+	result = !has_other_ranges(mover, map, shard) && hold_tables(mover, map, &row) &&
+		!is_refused(mover, conns[0]) && truncate_tables(mover, conns[0]);
 
 	/* Lets go of the map. */
 	sl_move_begin(mover);

@@ -47,6 +47,7 @@
 #define HOLD_LOCK_MS 15
 #define LONGEST_FREE_MS 50
 #define SHORTEST_FREE_MS 5
+#define LONGEST_BACK_OFF_MS 1000
 
 /* Nothing was applied for so long: that will not come. */
 #define STUCK_MS 60000
@@ -65,11 +66,18 @@ exec(SlConn *conn, const char *sql)
 	(void) sl_remote_exec(conn, sql, 0, NULL);
 }
 
-/* The first value of the answer; what it came with is not kept, since some ask for hours. */
+/* For what is done again and again: some of it for hours. */
+static MemoryContext
+make_short_context(void)
+{
+	return AllocSetContextCreate(CurrentMemoryContext, "shardlet answer", ALLOCSET_SMALL_SIZES);
+}
+
+/* The first value of the answer; what it came with is not kept. */
 static char *
 ask(SlConn *conn, const char *sql, int param_count, const char *const *params)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shardlet answer", ALLOCSET_SMALL_SIZES);
+	MemoryContext context = make_short_context();
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 	const char *value = sl_remote_value(sl_remote_exec(conn, sql, param_count, params), 0, 0);
 	char	   *result;
@@ -212,7 +220,12 @@ sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target)
 typedef struct Lag
 {
 	int64		last;			/* bytes */
+	TimestampTz looked;			/* at it */
 	TimestampTz moved;			/* when it was found less than before */
+	bool		is_read;		/* somebody applies changes */
+	int			free_ms;		/* writers are let in for so long before they
+								 * are kept out for a moment; 0: they are not */
+	int			back_off_ms;	/* but for so long if that was not possible */
 } Lag;
 
 /* Bytes of the source's log that the target has not confirmed; -1: nobody reads it. */
@@ -259,10 +272,12 @@ send_marker(SlMover *mover, SlConn *source)
 static bool
 has_marker(SlConn *target, const char *question)
 {
-	char	   *answer = ask(target, question, 0, NULL);
-	bool		result = strcmp(answer, "t") == 0;
+	MemoryContext context = make_short_context();
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	bool		result = sl_remote_bool(sl_remote_ask(target, question, 0, NULL), 0, 0);
 
-	pfree(answer);
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
 	return result;
 }
 
@@ -277,6 +292,8 @@ look_after_changes(SlMover *mover, SlConn *source, SlConn *target, Lag *lag)
 		lag->moved = GetCurrentTimestamp();
 	if (bytes >= 0)
 		lag->last = bytes;
+	lag->is_read = bytes >= 0;
+	lag->looked = GetCurrentTimestamp();
 	sl_move_show_lag(mover, bytes);
 	if (TimestampDifferenceExceeds(lag->moved, GetCurrentTimestamp(), STUCK_MS))
 		ereport(ERROR,
@@ -294,63 +311,85 @@ look_after_changes(SlMover *mover, SlConn *source, SlConn *target, Lag *lag)
 static bool
 hold_writers(SlMover *mover, SlConn *holder)
 {
+	MemoryContext context = make_short_context();
+	MemoryContext old_context = MemoryContextSwitchTo(context);
 	const char *params[] = {NameStr(mover->map->name), psprintf("%lld", (long long) mover->move.shardlet),
 	CppAsString2(HOLD_LOCK_MS)};
 	SlFailure  *failure;
+	bool		result;
 
 	exec(holder, "BEGIN");
 	(void) sl_remote_try(holder, "SELECT shardlet.guard_lock($1::pg_catalog.name, $2::pg_catalog.int8, $3::pg_catalog.int4)",
 						 lengthof(params), params, DT_NOEND, &failure);
 	if (failure != NULL && failure->sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
 		sl_failure_raise(failure, holder->shard, NULL);
-	return failure == NULL;
+	result = failure == NULL;
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+	return result;
 }
 
 static void
 let_writers(SlConn *holder)
 {
+	MemoryContext context = make_short_context();
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+
 	exec(holder, "ROLLBACK");
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+}
+
+/*
+ * The same for a moment.  If somebody writes for long, others wait behind us each
+ * time: then it is tried less often.
+ */
+static void
+hold_writers_once(SlMover *mover, SlConn *holder, Lag *lag)
+{
+	bool		is_held = hold_writers(mover, holder);
+
+	if (is_held)
+		sl_move_nap(mover, HOLD_MS);
+	let_writers(holder);
+	lag->back_off_ms = is_held ? 0 : Min(Max(lag->back_off_ms, LONGEST_FREE_MS) * 2, LONGEST_BACK_OFF_MS);
 }
 
 /*
  * Sends a marker and waits until it has arrived.  Returns how many milliseconds that
  * took.  If it is more than the limit, changes are made as fast as they are applied,
  * and this would last for as long as somebody writes at full speed: from then on
- * writers are kept out for a moment after so many milliseconds; 0 is never.
+ * writers are kept out for a moment now and then, more and more often.
  */
 static long
-follow_once(SlMover *mover, SlConn *source, SlConn *target, long limit, int *free_ms)
+follow_once(SlMover *mover, SlConn *source, SlConn *target, long limit, Lag *lag)
 {
 	char	   *question = send_marker(mover, source);
 	TimestampTz since = GetCurrentTimestamp();
-	TimestampTz looked = since;
 	TimestampTz held = since;
-	Lag			lag = {.last = PG_INT64_MAX,.moved = since};
 	bool		is_late = false;
 
+	lag->moved = since;
 	while (!has_marker(target, question))
 	{
 		TimestampTz now = GetCurrentTimestamp();
 
-		if (TimestampDifferenceExceeds(looked, now, LOOK_MS))
-		{
-			look_after_changes(mover, source, target, &lag);
-			looked = now;
-		}
+		if (TimestampDifferenceExceeds(lag->looked, now, LOOK_MS))
+			look_after_changes(mover, source, target, lag);
 		if (!is_late && TimestampDifferenceExceeds(since, now, (int) limit))
 		{
 			is_late = true;
-			*free_ms = *free_ms == 0 ? LONGEST_FREE_MS : Max(*free_ms / 2, SHORTEST_FREE_MS);
+			lag->free_ms = lag->free_ms == 0 ? LONGEST_FREE_MS : Max(lag->free_ms / 2, SHORTEST_FREE_MS);
 		}
-		if (*free_ms > 0 && TimestampDifferenceExceeds(held, now, *free_ms))
+		if (lag->free_ms > 0 && lag->is_read &&
+			TimestampDifferenceExceeds(held, now, Max(lag->free_ms, lag->back_off_ms)))
 		{
-			if (hold_writers(mover, source))
-				sl_move_nap(mover, HOLD_MS);
-			let_writers(source);
+			hold_writers_once(mover, source, lag);
 			held = GetCurrentTimestamp();
 		}
 		sl_move_nap(mover, NAP_MS);
 	}
+	pfree(question);
 	return TimestampDifferenceMilliseconds(since, GetCurrentTimestamp());
 }
 
@@ -363,10 +402,10 @@ void
 sl_move_follow(SlMover *mover, SlConn *source, SlConn *target)
 {
 	long		took = TimestampDifferenceMilliseconds(mover->move.started, GetCurrentTimestamp());
-	int			free_ms = 0;
+	Lag			lag = {.last = PG_INT64_MAX};
 
 	do
-		took = follow_once(mover, source, target, Min(took, INT_MAX) / 4 * 3, &free_ms);
+		took = follow_once(mover, source, target, Min(took, INT_MAX) / 4 * 3, &lag);
 	while (took > NEAR_MS);
 }
 

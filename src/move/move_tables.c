@@ -113,6 +113,18 @@ sl_move_text_array(List *strings)
 																 TYPALIGN_INT)));
 }
 
+/* The tables' names as an array, for a parameter. */
+char *
+sl_move_names(List *tables)
+{
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	foreach(cell, tables)
+		names = lappend(names, ((SlMoveTable *) lfirst(cell))->name);
+	return sl_move_text_array(names);
+}
+
 static SlMoveTable *
 describe(SlMap *map, const SlShardletRow *range, const SlTable *table)
 {

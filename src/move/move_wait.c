@@ -119,23 +119,12 @@ sl_move_wait_for_users(SlMover *mover)
 	wait_for_map(mover, mover->map->id, since);
 }
 
-static char *
-names_of(List *tables)
-{
-	List	   *names = NIL;
-	ListCell   *cell;
-
-	foreach(cell, tables)
-		names = lappend(names, ((SlMoveTable *) lfirst(cell))->name);
-	return sl_move_text_array(names);
-}
-
 /* Waits for all transactions of the shard that have written to the tables. */
 void
 sl_move_wait_for_writers(SlMover *mover, SlConn *conn)
 {
 	TimestampTz since = GetCurrentTimestamp();
-	const char *names = names_of(mover->tables);
+	const char *names = sl_move_names(mover->tables);
 	const char *writers = sl_remote_value(sl_remote_ask(conn, WRITERS_SQL, 1, &names), 0, 0);
 
 	if (writers == NULL)
