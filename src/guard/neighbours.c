@@ -2,19 +2,22 @@
  * neighbours.c
  *		On a shard: a statement that other shards of its server run as well.
  *
- * Each of them would plan for the server as if it were alone there.  Four shards
+ * Each of them would start workers as if it were alone on the server.  Four shards
  * with two workers each are twelve processes, and on a small server to start these
  * takes longer than they save.  So the router says behind the text how many shards
  * of the server have the statement, and the workers are so many that all of them
  * together use all processors, or as many processes as one database would.
+ *
+ * The plan stays a parallel one, which the process can run alone: without, there
+ * would be less memory for hash tables, and worse plans.
  */
 #include "postgres.h"
 
 #include <unistd.h>
 
+#include "nodes/plannodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/planner.h"
-#include "utils/guc.h"
 
 #include "base/base.h"
 #include "guard/guard.h"
@@ -56,24 +59,63 @@ plan(Query *query, const char *source, int options, ParamListInfo params)
 		standard_planner(query, source, options, params);
 }
 
+static void limit_all(List *plans, int workers);
+
+/* No node has more workers than that, from here on down. */
+static void
+limit_workers(Plan *plan, int workers)
+{
+	if (plan == NULL)
+		return;
+	switch (nodeTag(plan))
+	{
+		case T_Gather:
+			((Gather *) plan)->num_workers = Min(((Gather *) plan)->num_workers, workers);
+			break;
+		case T_GatherMerge:
+			((GatherMerge *) plan)->num_workers = Min(((GatherMerge *) plan)->num_workers, workers);
+			break;
+		case T_Append:
+			limit_all(((Append *) plan)->appendplans, workers);
+			break;
+		case T_MergeAppend:
+			limit_all(((MergeAppend *) plan)->mergeplans, workers);
+			break;
+		case T_SubqueryScan:
+			limit_workers(((SubqueryScan *) plan)->subplan, workers);
+			break;
+		case T_CustomScan:
+			limit_all(((CustomScan *) plan)->custom_plans, workers);
+			break;
+		default:
+			break;
+	}
+	limit_workers(plan->lefttree, workers);
+	limit_workers(plan->righttree, workers);
+}
+
+static void
+limit_all(List *plans, int workers)
+{
+	ListCell   *cell;
+
+	foreach(cell, plans)
+		limit_workers(lfirst(cell), workers);
+}
+
 static PlannedStmt *
 plan_with_neighbours(Query *query, const char *source, int options, ParamListInfo params)
 {
 	bool		may_have_workers = max_parallel_workers_per_gather > 0 && query->commandType == CMD_SELECT &&
 	query->stmt_location < FARTHEST_START;
 	int			shards = may_have_workers ? count_shards(source) : 1;
-	PlannedStmt *result;
-	char		workers[16];
-	int			nest_level;
+	PlannedStmt *result = plan(query, source, options, params);
 
-	if (shards == 1)
-		return plan(query, source, options, params);
-	snprintf(workers, sizeof(workers), "%d", count_workers(shards));
-	nest_level = NewGUCNestLevel();
-	(void) set_config_option("max_parallel_workers_per_gather", workers, PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	result = plan(query, source, options, params);
-	AtEOXact_GUC(true, nest_level);
+	if (shards > 1 && result->parallelModeNeeded)
+	{
+		limit_workers(result->planTree, count_workers(shards));
+		limit_all(result->subplans, count_workers(shards));
+	}
 	return result;
 }
 
