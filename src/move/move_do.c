@@ -19,11 +19,12 @@
 
 /*
  * Before the range is locked a marker must arrive so fast, or while writers are kept
- * out for a moment; each is tried so often.
+ * out for a moment; each is tried so often.  Between such moments writers are let in.
  */
 #define FREE_MARKER_MS 20
 #define FREE_MARKERS 5
 #define MOST_PAUSES 100
+#define FREE_MS 10
 
 /* And so fast when it is. */
 #define LOCKED_MARKER_MS 1000
@@ -48,9 +49,10 @@ sl_move_connect(SlShard *shard)
 
 /*
  * The same for one that copies, counts or deletes rows.  Triggers and foreign keys do
- * not fire, and policies that would keep rows from being seen are an error.  A table is read by one process: tables at a time are enough for a
- * shard that has other things to do, and rows that come in the order of the
- * table are put into indexes faster.
+ * not fire, and policies that would keep rows from being seen are an error.  A
+ * table is read by one process: tables at a time are enough for a shard that has
+ * other things to do, and rows that come in the order of the table are put into
+ * indexes faster.
  */
 SlConn *
 sl_move_connect_for_rows(SlShard *shard)
@@ -168,7 +170,7 @@ pass_free_markers(SlMover *mover, SlConn *source, SlConn *target)
 	}
 	holder = sl_move_connect(mover->from);
 	for (int i = 0; i < MOST_PAUSES && !sl_move_make_pause(mover, holder, source, target); i++)
-		sl_move_look_up(mover);
+		sl_move_nap(mover, FREE_MS);
 	sl_conn_close(holder);
 }
 
