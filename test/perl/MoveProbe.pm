@@ -66,6 +66,20 @@ sub owner
 	return $self->{c}->sql("SELECT shard FROM shardlet.shardlets WHERE shardlet = $self->{shardlet}");
 }
 
+# Makes one shardlet of all, so that a shard that it leaves has nothing more.
+sub make_one
+{
+	my ($self) = @_;
+	my ($c, $owner) = ($self->{c}, $self->owner);
+	my ($first, @others) = split /\n/, $c->sql(q{SELECT shardlet FROM shardlet.shardlets WHERE map = 'mv' ORDER BY low});
+	my @elsewhere = split /\n/, $c->sql("SELECT shardlet FROM shardlet.shardlets WHERE map = 'mv' AND shard <> '$owner'");
+
+	$c->sql("CALL shardlet.move_shardlet($_, '$owner', 'read_only')") for @elsewhere;
+	$first = $c->sql("SELECT shardlet.merge_shardlets($first, $_)") for @others;
+	$self->{shardlet} = $first;
+	return;
+}
+
 # Some other shard of the first three.
 sub other
 {

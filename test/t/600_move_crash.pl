@@ -52,11 +52,9 @@ for my $case (['move_copy', 'from', 'read_only'], ['move_switch', 'to', 'offline
 }
 
 # The network breaks: a command does not arrive, or its answer does not.
-for my $case (
-	['online', 'client', 'COPY public'], ['online', 'server', 'CREATE SUBSCRIPTION'], ['online', 'server', 'PREPARE TRANSACTION'],
-	['online', 'client', 'COMMIT PREPARED'], ['read_only', 'server', 'DELETE '])
+sub lose
 {
-	my ($mode, $side, $text) = @$case;
+	my ($mode, $side, $text) = @_;
 
 	$c->proxy($_)->rule(cut => $side, text => $text, $side eq 'server' ? (type => 'C') : ()) for 1, 2;
 	$c->psql_end($probe->start_move($mode, ''));
@@ -64,7 +62,14 @@ for my $case (
 	ok((grep { { $c->proxy($_)->counts }->{struck} } 1, 2), "$text is lost on its way from the $side");
 	$c->proxy($_)->normal for 1, 2;
 	$probe->is_whole("$mode: finished or undone by itself");
+	return;
 }
+
+lose('online', 'client', 'COPY public');
+lose('online', 'server', 'CREATE SUBSCRIPTION');
+lose('online', 'server', 'PREPARE TRANSACTION');
+lose('online', 'client', 'COMMIT PREPARED');
+lose('read_only', 'server', 'DELETE ');
 
 # An error that stays: everything is as it was.
 my ($status, undef, $stderr) = $c->psql_end($probe->start_move('read_only', 'move_verify:error'));
@@ -104,5 +109,10 @@ append_to_file("$folder/never", 'go');
 is($c->sqlstate_of($status, $stderr), '', 'cancelled');
 is($probe->last_phase, 'cancelled', 'and undone');
 $probe->is_whole('after the cancel');
+
+# A shard that keeps nothing is emptied at once.
+$probe->make_one;
+lose('online', 'client', 'TRUNCATE ');
+lose('read_only', 'server', 'TRUNCATE ');
 
 done_testing();

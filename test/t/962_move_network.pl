@@ -51,4 +51,12 @@ for my $mode ('online', 'read_only')
 	lose($mode, 'server', $_, type => 'C') for grep { $mode eq 'online' || /^(COPY|COMMIT|PREPARE|DELETE)/ } @answers;
 }
 
+# A shard that keeps nothing is emptied at once.
+$probe->make_one;
+for my $mode ('online', 'read_only')
+{
+	lose($mode, 'client', $_) for 'pg_replication_slots', 'IS NOT TRUE', 'lock_timeout', 'TRUNCATE ';
+	lose($mode, 'server', 'TRUNCATE ', type => 'C');
+}
+
 done_testing();
