@@ -177,6 +177,8 @@ check_source(SlConn *conn)
 static void
 check_target(SlConn *conn)
 {
+	const char *origins = PQserverVersion(conn->pg) < 180000 ? "max_replication_slots" : "max_active_replication_origins";
+
 	if (PQserverVersion(conn->pg) < 160000)
 		require(conn, "SELECT rolsuper, 'ALTER ROLE ' || pg_catalog.quote_ident(current_user) || ' SUPERUSER' FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) current_user",
 				"the user has no right to subscribe", "Before PostgreSQL 16 only a superuser can; run there");
@@ -185,6 +187,8 @@ check_target(SlConn *conn)
 				"the user has no right to subscribe", "Run there");
 	require(conn, "SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_subscription WHERE pid IS NOT NULL) OPERATOR(pg_catalog.<) pg_catalog.current_setting('max_logical_replication_workers')::pg_catalog.int8, 'max_logical_replication_workers'",
 			"no worker for logical replication is free", "Raise there");
+	require(conn, psprintf("SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_origin) OPERATOR(pg_catalog.<) pg_catalog.current_setting('%s')::pg_catalog.int8, '%s'", origins, origins),
+			"no replication origin is free", "Raise there");
 }
 
 /* The table itself, or its partitions. */

@@ -42,7 +42,7 @@ typedef struct Search
 	bool		has_others;
 } Search;
 
-/* Has the shard other rows of the map, or will it?  The caller holds the map. */
+/* Has the shard other rows of the map, or will it?  That is sure only while the map is held. */
 static bool
 has_other_ranges(const SlMover *mover, const SlMap *map, const SlShard *shard)
 {

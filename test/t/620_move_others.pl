@@ -205,6 +205,26 @@ is($c->sqlstate("CALL shardlet.move_shardlet($solo, 's1', 'read_only')"), '', 't
 is($c->shard_sql('s2', q{SELECT count(*), pg_relation_size('solo') > 0 FROM solo}), '0|f', 'and the table is emptied');
 is($c->sql('SELECT count(*) FROM solo'), '100', 'all rows are there');
 
+# What online moves need is used up: refused before anything happens, and other modes
+# are not.
+my $origins = $c->shard_sql('s2', q{SELECT coalesce(current_setting('max_active_replication_origins', true), current_setting('max_replication_slots'))});
+for my $limit (
+	['s1', 'slot', q{pg_create_physical_replication_slot('other_' || i) FROM generate_series(1, current_setting('max_replication_slots')::int) i},
+		q{pg_drop_replication_slot(slot_name) FROM pg_replication_slots}],
+	['s2', 'origin', "pg_replication_origin_create('other_' || i) FROM generate_series(1, $origins) i",
+		q{pg_replication_origin_drop(roname) FROM pg_replication_origin}])
+{
+	my ($shard, $what, $use_up, $free) = @$limit;
+
+	$c->shard_sql($shard, "SELECT $use_up");
+	($status, undef, $stderr) = $c->psql_err("CALL shardlet.move_shardlet($solo, 's2', 'online')");
+	is($c->sqlstate_of($status, $stderr), '55000', "no $what is free");
+	like($stderr, qr/no replication $what is free on shard "$shard".*HINT:  Raise there: max_\w+\. Or use mode "read_only"\./s, 'with a hint');
+	$c->shard_sql($shard, "SELECT $free");
+}
+is($c->sqlstate("CALL shardlet.move_shardlet($solo, 's2', 'online')"), '', 'the move is possible again');
+is($c->sql('SELECT count(*) FROM solo'), '100', 'with all rows');
+
 $direct->quit;
 $reader->quit;
 $other->quit;
