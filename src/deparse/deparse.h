@@ -25,6 +25,8 @@ typedef struct SlShip
 	List	   *types;			/* OIDs of types of the tables' own columns */
 	bool		with_aggregates;
 	bool		is_statement;	/* a whole one, see travel.h */
+	bool		with_system_columns;	/* those that every shard has of its
+										 * own */
 	bool		is_shape;		/* constants become parameters: see
 								 * make_shape() */
 	bool		computes_once;	/* what is looked at, volatile or not */

@@ -54,6 +54,9 @@ sl_form_is_one(Oid type)
 		case INETOID:
 		case CIDROID:
 		case MACADDROID:
+		case XIDOID:
+		case CIDOID:
+		case TIDOID:
 			return true;
 		default:
 			return false;

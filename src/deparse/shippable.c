@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/sysattr.h"
 #include "access/transam.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_class.h"
@@ -360,11 +361,13 @@ is_shippable_aggregate(const SlShip *ship, const Aggref *aggregate)
 		 (ship->is_statement && writes_equally(aggregate)));
 }
 
-/* A system column that has the same meaning on the shard. */
+/* The router's table has another OID. */
 static bool
 is_shippable_column(const SlShip *ship, const Var *column)
 {
-	return column->varattno > 0 && (ship->is_statement || column->varlevelsup == 0);
+	return (column->varattno > 0 ||
+			(ship->with_system_columns && column->varattno < 0 && column->varattno != TableOidAttributeNumber)) &&
+		(ship->is_statement || column->varlevelsup == 0);
 }
 
 static Oid

@@ -292,6 +292,7 @@ sl_insert_plan(Query *query, int options)
 	rows.types = types_of(insert->targetList);
 	rows.key = places_of_key(table, insert->targetList);
 	sl_travel_init(&ship, list_make1(table));
+	ship.with_system_columns = true;
 	if (list_length(rows.key) != table->key_count ||
 		list_length(values) > MOST_VALUES / Max(list_length(rows.types), 1) || !have_arrays(&ship, rows.types) ||
 		!are_computed_here(&ship, values))

@@ -16,6 +16,9 @@ extern void sl_planner_init(void);
 /* on_conflict.c */
 extern void sl_on_conflict_hide(Query *query);
 
+/* system_columns.c */
+extern void sl_system_columns_check(Query *query);
+
 /* ship.c */
 extern PlannedStmt *sl_ship_plan(Query *query, const SlWhere *where, int options);
 

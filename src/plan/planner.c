@@ -70,6 +70,8 @@ plan_hook(Query *query, const char *source, int options, ParamListInfo params)
 	if (has_foreign_table((Node *) query, NULL))
 	{
 		result = plan_by_road(query, options);
+		if (result == NULL)
+			sl_system_columns_check(query);
 		if (result == NULL && sl_scatter_statements && query->commandType != CMD_UTILITY)
 			result = sl_leaf_plan(query, source, options, params, plan_rest);
 		if (result != NULL)

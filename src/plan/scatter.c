@@ -124,6 +124,7 @@ sl_scatter_plan(Query *original, const SlWhere *where, int options)
 	road.limit_offset = (Node *) expression_planner((Expr *) query->limitOffset);
 	query->limitCount = query->limitOffset = NULL;
 	sl_travel_init(&ship, where->tables);
+	ship.with_system_columns = true;
 	travelling = sl_travel(&ship, sl_insert_normalise(query));
 	if (travelling == NULL)
 		return NULL;

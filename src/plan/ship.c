@@ -68,6 +68,7 @@ sl_ship_plan(Query *query, const SlWhere *where, int options)
 	if (!sl_finish_find_user(query, &road.user))
 		return NULL;
 	sl_travel_init(&ship, where->tables);
+	ship.with_system_columns = true;
 	ship.is_shape = true;
 	travelling = sl_travel(&ship, sl_insert_normalise(query));
 	if (travelling == NULL)

@@ -69,6 +69,7 @@ typedef struct SlSettings
 	pg_tz	   *timezone;
 	int			numbers[SL_NUMBER_COUNT];
 	bool		read_only;
+	int			lock_timeout;
 	char	   *search_path;	/* in the connection's context */
 	char	   *hidden;			/* the same */
 	bool		has_hidden;		/* rows were hidden there, now or before */

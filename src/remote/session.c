@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "parser/parse_expr.h"
 #include "parser/parser.h"
+#include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/bytea.h"
@@ -46,14 +47,16 @@
 enum
 {
 	SETTING_PATH, SETTING_READ_ONLY, SETTING_ENCODING, SETTING_FIRST_OF_SESSION,
-	SETTING_DATE_STYLE, SETTING_INTERVAL_STYLE, SETTING_FLOAT_DIGITS
+	SETTING_DATE_STYLE, SETTING_INTERVAL_STYLE, SETTING_FLOAT_DIGITS,
+	SETTING_LOCK_TIMEOUT = 15
 };
 
 static const char *const names[] = {
 	"search_path", "default_transaction_read_only", "client_encoding",
 	"timezone", "datestyle", "intervalstyle", "extra_float_digits",
 	"standard_conforming_strings", "escape_string_warning", "backslash_quote",
-	"transform_null_equals", "array_nulls", "bytea_output", "xmlbinary", "xmloption"
+	"transform_null_equals", "array_nulls", "bytea_output", "xmlbinary", "xmloption",
+	"lock_timeout"
 };
 
 /* Those of them that a shard reports; search_path since 18. */
@@ -100,6 +103,13 @@ wanted_path(const SlConn *conn)
 	return conn->plain_path ? "pg_catalog" : namespace_search_path;
 }
 
+/* Work in the background is nobody's statement: as in autovacuum, there is no limit. */
+static int
+wanted_lock_timeout(void)
+{
+	return IsBackgroundWorker ? 0 : LockTimeout;
+}
+
 /* Is what the shard reports still what it reported then? */
 static bool
 is_as_reported(const SlConn *conn)
@@ -138,6 +148,7 @@ sl_session_is_current(const SlConn *conn)
 		settings->timezone == session_timezone &&
 		memcmp(settings->numbers, numbers, sizeof(numbers)) == 0 &&
 		settings->read_only == conn->is_read_only &&
+		settings->lock_timeout == wanted_lock_timeout() &&
 		strcmp(settings->search_path, wanted_path(conn)) == 0 &&
 		hides_right(conn) && is_as_reported(conn);
 }
@@ -198,10 +209,14 @@ sl_session_send(SlConn *conn)
 	values[SETTING_PATH] = wanted_path(conn);
 	values[SETTING_READ_ONLY] = conn->is_read_only ? "on" : "off";
 	values[SETTING_ENCODING] = GetDatabaseEncodingName();
-	for (int i = SETTING_FIRST_OF_SESSION; i < (int) lengthof(names); i++)
+
+	/* Of numbers there may be one: they share a buffer. */
+	for (int i = SETTING_FIRST_OF_SESSION; i < SETTING_LOCK_TIMEOUT; i++)
 		values[i] = GetConfigOption(names[i], false, false);
 	if (conn->plain_values)
 		set_plain_values(values);
+	settings->lock_timeout = wanted_lock_timeout();
+	values[SETTING_LOCK_TIMEOUT] = psprintf("%d", settings->lock_timeout);
 	settings->is_reported = false;
 	sl_flight_prelude(conn, settings_sql(), lengthof(names), values);
 	send_hidden(conn);

@@ -1,0 +1,69 @@
+/*
+ * system_columns.c
+ *		Refuses system columns that only a shard can tell.
+ *
+ * The transactions and commands that made a row are the shard's.  Statements that
+ * go down whole have them; those that the router finishes would not, and what they
+ * said would look like an answer: who takes xmin for the version of a row would
+ * never see it change.
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "catalog/pg_class.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+
+#include "map/table.h"
+#include "plan/plan.h"
+
+/* The ctid is fetched, and the OID of the table is known. */
+static bool
+is_of_transactions(AttrNumber column)
+{
+	return column == MinTransactionIdAttributeNumber || column == MaxTransactionIdAttributeNumber ||
+		column == MinCommandIdAttributeNumber || column == MaxCommandIdAttributeNumber;
+}
+
+static char *
+name_of(AttrNumber column)
+{
+	return column == MinTransactionIdAttributeNumber ? "xmin" :
+		column == MaxTransactionIdAttributeNumber ? "xmax" :
+		column == MinCommandIdAttributeNumber ? "cmin" : "cmax";
+}
+
+static void
+check_column(const Var *column, List *queries)
+{
+	const Query *query = list_nth(queries, (int) column->varlevelsup);
+	const RangeTblEntry *entry = rt_fetch(column->varno, query->rtable);
+
+	if (entry->rtekind == RTE_RELATION && entry->relkind == RELKIND_FOREIGN_TABLE && sl_table_get(entry->relid) != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("system column \"%s\" of table \"%s\" cannot be used in this statement",
+					   name_of(column->varattno), get_rel_name(entry->relid)),
+				errdetail("Shards know it, and the statement is finished on the router."),
+				errhint("Ask for it in a statement that shards can answer alone, such as one for one key."));
+}
+
+/* "context" is the list of queries around, innermost first. */
+static bool
+check_node(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, check_node, lcons(node, context), 0);
+	if (IsA(node, Var) && is_of_transactions(((Var *) node)->varattno))
+		check_column((Var *) node, context);
+	return expression_tree_walker(node, check_node, context);
+}
+
+void
+sl_system_columns_check(Query *query)
+{
+	(void) check_node((Node *) query, NIL);
+}
