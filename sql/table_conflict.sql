@@ -101,6 +101,25 @@ INSERT INTO counts VALUES (1, 'a') ON CONFLICT (customer_id, name) DO UPDATE SET
 \set VERBOSITY default
 INSERT INTO counts VALUES (1, 'a') ON CONFLICT (customer_id, name) DO UPDATE SET n = local(12) RETURNING n;
 
+-- Shards know which rows are updated, triggers of the router do not.
+CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.note := TG_OP; RETURN NEW; END $$;
+CREATE TRIGGER touch BEFORE INSERT ON counts FOR EACH ROW EXECUTE FUNCTION touch();
+INSERT INTO counts VALUES (1, 'a'), (1, 'new one') ON CONFLICT (customer_id, name) DO UPDATE SET n = 3, note = excluded.note RETURNING name, n, note;
+DROP TRIGGER touch ON counts;
+CREATE TRIGGER touch BEFORE UPDATE ON counts FOR EACH ROW EXECUTE FUNCTION touch();
+INSERT INTO counts VALUES (1, 'a') ON CONFLICT (customer_id, name) DO UPDATE SET n = 3;
+INSERT INTO counts VALUES (1, 'a') ON CONFLICT (customer_id, name) DO NOTHING;
+DROP TRIGGER touch ON counts;
+CREATE TRIGGER touch AFTER UPDATE ON counts FOR EACH ROW EXECUTE FUNCTION touch();
+\set VERBOSITY terse
+INSERT INTO counts VALUES (1, 'a') ON CONFLICT (customer_id, name) DO UPDATE SET n = 3;
+DROP TRIGGER touch ON counts;
+CREATE TRIGGER touch AFTER INSERT ON counts FOR EACH ROW EXECUTE FUNCTION touch();
+INSERT INTO counts VALUES (1, 'a') ON CONFLICT (customer_id, name) DO UPDATE SET n = 3;
+\set VERBOSITY default
+DROP TRIGGER touch ON counts;
+INSERT INTO counts VALUES (1, 'a') ON CONFLICT (customer_id, name) DO UPDATE SET n = 3 RETURNING n;
+
 SET client_min_messages = warning;
 DROP VIEW short;
 DROP TABLE counts, plain;

@@ -212,6 +212,22 @@ refuse_old(Relation relation, List *returning)
 				errdetail("The table's rows live on shards, which tell the new row only."));
 }
 
+/* Only the shard knows which rows it updates, and which it inserts. */
+static void
+refuse_triggers(Relation relation)
+{
+	const TriggerDesc *triggers = relation->trigdesc;
+
+	if (triggers != NULL && (triggers->trig_update_before_row || triggers->trig_update_after_row ||
+							 triggers->trig_insert_after_row))
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("ON CONFLICT DO UPDATE of table \"%s\" cannot fire its triggers",
+					   RelationGetRelationName(relation)),
+				errdetail("Shards find out which rows are updated, and its triggers for rows that were inserted, and for those that are updated, are the router's."),
+				errhint("Create these triggers on the shards instead, with shardlet.execute(); or use ON CONFLICT DO NOTHING and UPDATE."));
+}
+
 /* Writes the clause for the INSERT that is being planned. */
 void
 sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation relation, SlConflict *conflict)
@@ -239,6 +255,7 @@ sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation relation, SlConf
 	else
 	{
 		refuse_old(relation, root->parse->returningList);
+		refuse_triggers(relation);
 		write_set(&clause);
 		write_where(&clause);
 		conflict->updates = true;
