@@ -62,6 +62,22 @@ ALTER TABLE ddl_rename_3.a SET SCHEMA no_such_schema;
 CREATE SCHEMA ddl_rename_4;
 ALTER SCHEMA ddl_rename_4 RENAME TO ddl_rename_5;
 DROP SCHEMA ddl_rename_5;
+-- One with types that they are made of is not: below a domain of a domain, in an array, of a range.
+CREATE SCHEMA ddl_rename_6;
+CREATE DOMAIN ddl_rename_6.inner_one AS int;
+CREATE DOMAIN outer_one AS ddl_rename_6.inner_one;
+CREATE TYPE ddl_rename_6.span AS RANGE (subtype = int);
+CREATE TABLE typed (k bigint NOT NULL, k2 text NOT NULL, v outer_one[], r ddl_rename_6.span);
+SELECT shardlet.distribute('typed', 'dr', 'k, k2');
+ALTER SCHEMA ddl_rename_6 RENAME TO ddl_rename_7;
+INSERT INTO typed VALUES (1, 'a', '{1}', '[1,3)') RETURNING v, r;
+SELECT * FROM there($$SELECT nspname FROM pg_namespace WHERE nspname LIKE 'ddl\_rename\__'$$);
+DROP TABLE typed;
+DROP DOMAIN outer_one;
+SET client_min_messages = warning;
+DROP SCHEMA ddl_rename_7 CASCADE;
+SELECT count(*) FROM shardlet.execute('dr', 'DROP SCHEMA ddl_rename_7 CASCADE');
+RESET client_min_messages;
 
 -- Triggers that are made here stay here; those of the shards are reached by name.
 CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';

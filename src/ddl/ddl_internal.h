@@ -187,6 +187,7 @@ extern bool sl_ddl_plan_create_table(SlDdl *ddl);
 
 /* ddl_type.c */
 extern List *sl_ddl_shards_with_type(Oid type);
+extern List *sl_ddl_shards_with_schema(Oid schema);
 extern bool sl_ddl_plan_enum(SlDdl *ddl);
 extern bool sl_ddl_plan_domain(SlDdl *ddl);
 extern bool sl_ddl_plan_composite(SlDdl *ddl);

@@ -173,16 +173,8 @@ plan_rename_schema(SlDdl *ddl)
 {
 	RenameStmt *statement = (RenameStmt *) ddl->node;
 	Oid			schema = get_namespace_oid(statement->subname, true);
-	List	   *shards = NIL;
-	ListCell   *cell;
+	List	   *shards = OidIsValid(schema) ? sl_ddl_shards_with_schema(schema) : NIL;
 
-	foreach(cell, sl_ddl_all_tables())
-	{
-		SlTable    *table = lfirst(cell);
-
-		if (get_rel_namespace(table->relid) == schema)
-			shards = list_concat_unique_ptr(shards, sl_table_homes(table));
-	}
 	if (shards == NIL)
 		return false;
 	sl_ddl_run_here(ddl, statement);

@@ -23,17 +23,23 @@
 #include "ddl/ddl_internal.h"
 #include "deparse/deparse.h"
 
-static bool uses_type(Oid type, Oid wanted);
+/* A type, or all of a schema. */
+typedef struct Wanted
+{
+	Oid			type;
+	Oid			schema;
+} Wanted;
+
+static bool uses_type(Oid type, const Wanted *wanted);
 
 /* Does a table, or a composite type, have a column of the type? */
 static bool
-has_column(Oid relid, Oid wanted)
+has_column(Oid relid, const Wanted *wanted)
 {
 	Relation	relation = relation_open(relid, AccessShareLock);
 	TupleDesc	columns = RelationGetDescr(relation);
 	bool		result = false;
 
-	check_stack_depth();
 	for (int i = 0; i < columns->natts && !result; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(columns, i);
@@ -44,25 +50,29 @@ has_column(Oid relid, Oid wanted)
 	return result;
 }
 
+/* Is it the type, or is it made of it? */
 static bool
-uses_type(Oid type, Oid wanted)
+uses_type(Oid type, const Wanted *wanted)
 {
-	Oid			element = get_element_type(type);
-	Oid			base = get_typtype(type) == TYPTYPE_DOMAIN ? getBaseType(type) : InvalidOid;
-	Oid			row = get_typ_typrelid(type);
+	HeapTuple	tuple;
+	FormData_pg_type form;
 
-	if (type == wanted)
-		return true;
-	if (OidIsValid(element))
-		return uses_type(element, wanted);
-	if (OidIsValid(base))
-		return uses_type(base, wanted);
-	return OidIsValid(row) && has_column(row, wanted);
+	check_stack_depth();
+	if (!OidIsValid(type))
+		return false;
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	form = *(Form_pg_type) GETSTRUCT(tuple);
+	ReleaseSysCache(tuple);
+	return type == wanted->type || form.typnamespace == wanted->schema ||
+		uses_type(form.typelem, wanted) || uses_type(form.typbasetype, wanted) ||
+		uses_type(get_multirange_range(type), wanted) || uses_type(get_range_subtype(type), wanted) ||
+		(OidIsValid(form.typrelid) && has_column(form.typrelid, wanted));
 }
 
-/* Returns the shards of all tables that use a type. */
-List *
-sl_ddl_shards_with_type(Oid type)
+static List *
+find_shards(const Wanted *wanted)
 {
 	List	   *result = NIL;
 	ListCell   *cell;
@@ -71,10 +81,28 @@ sl_ddl_shards_with_type(Oid type)
 	{
 		SlTable    *table = lfirst(cell);
 
-		if (has_column(table->relid, type))
+		if (get_rel_namespace(table->relid) == wanted->schema || has_column(table->relid, wanted))
 			result = list_concat_unique_ptr(result, sl_table_homes(table));
 	}
 	return result;
+}
+
+/* Returns the shards of all tables that use a type. */
+List *
+sl_ddl_shards_with_type(Oid type)
+{
+	Wanted		wanted = {.type = type};
+
+	return find_shards(&wanted);
+}
+
+/* Returns the shards of all tables that are in a schema, or use a type of it. */
+List *
+sl_ddl_shards_with_schema(Oid schema)
+{
+	Wanted		wanted = {.schema = schema};
+
+	return find_shards(&wanted);
 }
 
 static Oid
