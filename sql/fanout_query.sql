@@ -146,6 +146,10 @@ SELECT * FROM shardlet.query('m', 'SELECT 1') AS q(a int, shardlet_shard int);
 SELECT * FROM shardlet.query('m', 'SELECT 1') AS q(a int, shardlet_shard varchar(1));
 SELECT * FROM shardlet.query('m', 'SELECT 1', shards => '{s1}') AS q(a int, shardlet_shard varchar(2));
 SELECT shardlet.query('m', 'SELECT 1');
+\set VERBOSITY sqlstate
+SELECT * FROM shardlet.query('m', 'SELECT $1::int') AS q(a int);
+SELECT * FROM shardlet.query('m', 'SELECT $1::int', '{1,2}') AS q(a int);
+\set VERBOSITY default
 SELECT count(*) FROM shardlet.query('m', 'SELECT a FROM t') AS q(a int);
 SELECT shardlet.close_connections('s1'), shardlet.close_connections();
 SELECT count(*) FROM shardlet.connections WHERE pid = pg_backend_pid();

@@ -83,7 +83,9 @@ SET search_path = gk;
 INSERT INTO tenants VALUES ('c', 1, 1);
 DELETE FROM tenants WHERE name = 'c';
 \c contrib_regression
+SET client_min_messages = error;
 SELECT shardlet.reassign(:id, 's2');
+RESET client_min_messages;
 \c contrib_regression_s1
 SET search_path = gk;
 INSERT INTO tenants VALUES ('c', 1, 1);
@@ -101,7 +103,9 @@ INSERT INTO tenants VALUES ('c', 1, 1);
 -- The default itself goes to the other shard, which has to know all keys then.
 \c contrib_regression
 SELECT shardlet AS id FROM shardlet.shardlets WHERE map = 'gk_list' AND is_default \gset
+SET client_min_messages = error;
 SELECT shardlet.reassign(:id, 's2');
+RESET client_min_messages;
 \c contrib_regression_s2
 SET search_path = gk;
 INSERT INTO tenants VALUES ('z', 1, 1);
@@ -122,7 +126,9 @@ SELECT shardlet.alter_map('gk_spread', add_shards => '{s2}');
 INSERT INTO gk.logs VALUES ('line');
 \c contrib_regression
 SELECT shardlet AS id FROM shardlet.shardlets WHERE map = 'gk_spread' AND shard = 's2' \gset
+SET client_min_messages = error;
 SELECT shardlet.reassign(:id, 's3');
+RESET client_min_messages;
 \c contrib_regression_s2
 \set VERBOSITY sqlstate
 INSERT INTO gk.logs VALUES ('line');
@@ -135,7 +141,9 @@ INSERT INTO gk.logs VALUES ('line');
 \c contrib_regression
 SELECT shardlet AS id FROM shardlet.shardlets WHERE map = 'gk_range' AND shard = 's2' \gset
 SELECT shardlet.alter_shard('s2', state => 'offline');
+SET client_min_messages = error;
 SELECT shardlet.reassign(:id, 's1');
+RESET client_min_messages;
 SELECT shardlet.create_map('gk_new', shards => '{s1,s2}', shardlets => 2);
 ALTER SERVER s2 OPTIONS (SET state 'online');
 \c contrib_regression_s2

@@ -110,7 +110,9 @@ SELECT shardlet.alter_shardlet(:id, state => 'online');
 
 -- It leaves for the other shard, and comes back.
 
+SET client_min_messages = error;
 SELECT shardlet.reassign(:id, 's2');
+RESET client_min_messages;
 \c contrib_regression_s1
 SET search_path = gw;
 INSERT INTO orders VALUES (:mine, 2);
@@ -120,7 +122,9 @@ SET search_path = gw;
 INSERT INTO orders VALUES (:mine, 2);
 DELETE FROM orders WHERE customer_id = :mine;
 \c contrib_regression
+SET client_min_messages = error;
 SELECT shardlet.reassign(:id, 's1');
+RESET client_min_messages;
 \c contrib_regression_s1
 SET search_path = gw;
 INSERT INTO orders VALUES (:mine, 2);
@@ -137,7 +141,9 @@ SET search_path = gw;
 ALTER TABLE orders RENAME customer_id TO customer;
 ALTER TABLE orders DISABLE TRIGGER ALL;
 BEGIN;
+SET client_min_messages = error;
 SELECT shardlet.reassign(:id, 's2');
+RESET client_min_messages;
 ROLLBACK;
 \c contrib_regression_s1
 SET search_path = gw;
@@ -154,7 +160,7 @@ SELECT shardlet.distribute('many', 'gw_many', 'k');
 \c contrib_regression_s1
 BEGIN;
 INSERT INTO gw.many SELECT generate_series(1, 1000);
-SELECT objsubid, mode, count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() GROUP BY 1, 2 ORDER BY 1;
+SELECT objsubid, mode, count(*) BETWEEN 1 AND 16 AS are_few FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() GROUP BY 1, 2 ORDER BY 1;
 ROLLBACK;
 
 -- Undistributed, detached, attached: guarded while it is on shards.

@@ -236,6 +236,19 @@ SELECT count(*) FROM shardlet.query('tf_times', 'SELECT at FROM tf.times') AS t(
 DROP TABLE times;
 SELECT shardlet.drop_map('tf_times');
 
+-- A shard's own count of lines is nobody's.
+CREATE TABLE checked (k bigint PRIMARY KEY, v text CHECK (v <> 'bad'), w int DEFAULT 3);
+SELECT shardlet.distribute('checked', 'tf_map', 'k');
+INSERT INTO checked SELECT i, CASE i WHEN 70 THEN 'bad' END FROM generate_series(1, 100) i;
+\set VERBOSITY terse
+COPY checked (k, v) FROM STDIN (FORMAT csv);
+1,good
+2,bad
+\.
+\set VERBOSITY default
+SELECT count(*) FROM checked;
+DROP TABLE checked;
+
 SET client_min_messages = warning;
 DROP TABLE orders, plain, file, serials;
 SELECT count(*) FROM shardlet.execute('tf_map', 'DROP SCHEMA tf CASCADE');

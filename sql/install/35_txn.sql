@@ -35,3 +35,6 @@ SELECT gid, shard, state, age, decision, user_name
 FROM shardlet.prepared_list();
 COMMENT ON VIEW shardlet.prepared_transactions
 	IS 'transactions of routers that are prepared on shards, and what this router decided';
+
+-- For those who may execute the function.
+GRANT SELECT ON shardlet.prepared_transactions TO PUBLIC;

@@ -210,3 +210,4 @@ FROM shardlet.catalog_guard_shardlet g
 	JOIN shardlet.catalog_guard_map m USING (map);
 COMMENT ON VIEW shardlet.owned
 	IS 'on a shard: shardlets that it owns, and with an owner those that it knows to be elsewhere';
+GRANT SELECT ON shardlet.owned TO PUBLIC;

@@ -113,6 +113,27 @@ release(Lane *lane)
 	sl_wait_forget(&lane->copy->wait_cache);
 }
 
+/*
+ * The shard counts the rows that it got, and nobody but us has written COPY: its
+ * line would send the user to a wrong place.
+ */
+static const char *
+without_line(const char *context)
+{
+	StringInfoData rest;
+
+	initStringInfo(&rest);
+	while (*context != '\0')
+	{
+		int			length = (int) strcspn(context, "\n");
+
+		if (strncmp(context, "COPY ", strlen("COPY ")) != 0)
+			appendStringInfo(&rest, "%s%.*s", rest.len > 0 ? "\n" : "", length, context);
+		context += length + (context[length] == '\n' ? 1 : 0);
+	}
+	return rest.len > 0 ? rest.data : NULL;
+}
+
 pg_noreturn static void
 fail(Lane *lane, SlFailure *failure)
 {
@@ -121,6 +142,8 @@ fail(Lane *lane, SlFailure *failure)
 	release(lane);
 	if (copy->explainer != NULL && failure->context != NULL)
 		copy->explainer(copy->explainer_arg, lane->shard, lane->first, failure);
+	else if (failure->context != NULL)
+		failure->context = without_line(failure->context);
 	sl_failure_blame_move(failure);
 	sl_failure_raise(failure, NameStr(lane->shard->name), copy->sql);
 }

@@ -456,6 +456,27 @@ check_lane(SlMap *map, SlShard *shard)
 				errdetail("Rows of a spread map have no key, so two shardlets on one shard could not be told apart."));
 }
 
+/* Who thinks that rows go along would not find them any more. */
+static void
+warn_of_rows(const SlMap *map, const SlShardletRow *row)
+{
+	const SlShard *shard = sl_shard_by_id(row->shard_id);
+	bool		has_tables = false;
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		has_tables = has_tables || (table->kind == SL_TABLE_SHARDED && strcmp(table->map, NameStr(map->name)) == 0);
+	}
+	if (has_tables && shard->exists)
+		ereport(WARNING,
+				errmsg("rows of shardlet %lld stay on shard \"%s\"", (long long) row->id, NameStr(shard->name)),
+				errdetail("shardlet.reassign() changes the map alone."),
+				errhint("CALL shardlet.move_shardlet() moves a shardlet with its rows."));
+}
+
 /* reassign(shardlet, shard) */
 Datum
 shardlet_reassign(PG_FUNCTION_ARGS)
@@ -470,6 +491,7 @@ shardlet_reassign(PG_FUNCTION_ARGS)
 	if (row.shard_id == shard->id)
 		PG_RETURN_VOID();
 	check_lane(map, shard);
+	warn_of_rows(map, &row);
 	row.shard_id = shard->id;
 	row.version = sl_map_next_version(map);
 	sl_shardlet_row_update(&row);

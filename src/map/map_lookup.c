@@ -211,11 +211,21 @@ sl_map_check_readable(const SlMap *map, const SlShardlet *shardlet)
 void
 sl_map_check_writable(const SlMap *map, const SlShardlet *shardlet)
 {
-	if (shardlet->state != SL_STATE_READ_ONLY && shardlet->shard->state != SL_STATE_READ_ONLY)
+	const SlShard *shard = shardlet->shard;
+	bool		by_shard = shard->state == SL_STATE_READ_ONLY;
+
+	if (shardlet->state != SL_STATE_READ_ONLY && !by_shard)
 		return;
 	ereport(ERROR,
 			errcode(SL_ERR_READ_ONLY),
 			errmsg("key of map \"%s\" is read-only", NameStr(map->name)),
-			errdetail("It is in shardlet %lld on shard \"%s\".",
-					  (long long) shardlet->id, NameStr(shardlet->shard->name)));
+			by_shard ?
+			errdetail("It is in shardlet %lld on shard \"%s\", which is read-only.",
+					  (long long) shardlet->id, NameStr(shard->name)) :
+			errdetail("It is in shardlet %lld on shard \"%s\", and the shardlet is read-only.",
+					  (long long) shardlet->id, NameStr(shard->name)),
+			by_shard ?
+			errhint("shardlet.alter_shard('%s', state => 'online') lets writes in.", NameStr(shard->name)) :
+			errhint("A move ends by itself; otherwise shardlet.alter_shardlet(%lld, state => 'online') lets writes in.",
+					(long long) shardlet->id));
 }

@@ -301,10 +301,14 @@ wrong_identity(SlConn *conn, const char *found)
 	failure->sqlstate = SL_ERR_IDENTITY;
 	failure->message = psprintf("database behind shard \"%s\" is not the one that was registered",
 								conn->shard);
-	failure->detail = found != NULL && found[0] != '\0' ?
-		psprintf("Its identity is \"%s\", and the shard's is \"%s\".", found, conn->identity) :
-		psprintf("It has no identity, and the shard's is \"%s\".", conn->identity);
-	failure->hint = psprintf("Correct the shard's address. If this is the right database, restored from a backup, run ALTER DATABASE %s SET shardlet.identity = '%s' there.",
+	if (found != NULL && found[0] != '\0')
+	{
+		failure->detail = psprintf("Its identity is \"%s\", and the shard's is \"%s\".", found, conn->identity);
+		failure->hint = "Correct the shard's address.";
+		return failure;
+	}
+	failure->detail = psprintf("It has no identity, and the shard's is \"%s\".", conn->identity);
+	failure->hint = psprintf("Correct the shard's address. If this is the right database, restored from a backup, run ALTER DATABASE %s SET shardlet.identity = '%s' there, and SET shardlet.shard_id to the id that view shardlet.shards has.",
 							 quote_identifier(PQdb(conn->pg)), conn->identity);
 	return failure;
 }

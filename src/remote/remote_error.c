@@ -104,6 +104,13 @@ sl_failure_make(SlConn *conn, const PGresult *result)
 	failure = palloc0(sizeof(SlFailure));
 	failure->sqlstate = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2],
 									  sqlstate[3], sqlstate[4]);
+
+	/*
+	 * A wrong number of parameters.  Our client's connection is none the
+	 * worse.
+	 */
+	if (failure->sqlstate == ERRCODE_PROTOCOL_VIOLATION)
+		failure->sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;
 	failure->message = copy_field(result, PG_DIAG_MESSAGE_PRIMARY);
 	failure->detail = copy_field(result, PG_DIAG_MESSAGE_DETAIL);
 	failure->hint = copy_field(result, PG_DIAG_MESSAGE_HINT);

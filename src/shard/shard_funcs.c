@@ -521,7 +521,7 @@ shardlet_drop_shard(PG_FUNCTION_ARGS)
 				errmsg("shard \"%s\" is in use", name),
 				errdetail_plural("It owns %lld shardlet.", "It owns %lld shardlets.",
 								 (unsigned long) count, (long long) count),
-				errhint("Give them to other shards first, or use force => true to forget them too."));
+				errhint("CALL shardlet.drain_shard(%s) moves them to other shards, with their rows; force => true forgets them.", quote_literal_cstr(name)));
 	placed = sl_table_names_of(NULL, shard);
 	if (placed != NIL && !force)
 		ereport(ERROR,

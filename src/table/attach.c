@@ -32,11 +32,7 @@ sl_attach_begin(SlAttachment *attachment)
 {
 	SlTable		target = {0};
 
-	if (!OidIsValid(get_foreign_server_oid(SL_TABLES_SERVER_NAME, true)))
-		ereport(ERROR,
-				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				errmsg("there is no shard yet"),
-				errhint("SELECT shardlet.add_shard('s1', ...);"));
+	sl_table_check_server();
 	if (attachment->shard == NULL)
 	{
 		target.kind = SL_TABLE_SHARDED;

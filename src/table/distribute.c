@@ -25,11 +25,16 @@ PG_FUNCTION_INFO_V1(shardlet_distribute);
 PG_FUNCTION_INFO_V1(shardlet_place);
 
 /* The server of our tables is made by the first add_shard(). */
-static void
-check_server(void)
+void
+sl_table_check_server(void)
 {
 	if (OidIsValid(get_foreign_server_oid(SL_TABLES_SERVER_NAME, true)))
 		return;
+	if (sl_shard_all() != NIL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("foreign server \"%s\", which sharded tables have, does not exist any more", SL_TABLES_SERVER_NAME),
+				errhint("CREATE SERVER %s FOREIGN DATA WRAPPER shardlet;", SL_TABLES_SERVER_NAME));
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("there is no shard yet"),
@@ -70,7 +75,7 @@ shardlet_distribute(PG_FUNCTION_ARGS)
 	SlTable    *target;
 
 	sl_check_writable("shardlet.distribute()");
-	check_server();
+	sl_table_check_server();
 	map = sl_map_open_at_rest(map_name);
 	sl_table_check_own(relid);
 	sl_table_check_kind(relid);
@@ -92,7 +97,7 @@ shardlet_place(PG_FUNCTION_ARGS)
 	SlTable    *target;
 
 	sl_check_writable("shardlet.place()");
-	check_server();
+	sl_table_check_server();
 	sl_shard_lock(shard, AccessShareLock);
 	sl_table_check_own(relid);
 	sl_table_check_kind(relid);

@@ -105,6 +105,9 @@ extern Oid	sl_table_arg(FunctionCallInfo fcinfo, int argument);
 extern SlTable *sl_table_arg_ours(Oid relid);
 extern void sl_table_run_local(const char *sql);
 
+/* distribute.c */
+extern void sl_table_check_server(void);
+
 /* table_check.c */
 extern void sl_table_check_own(Oid relid);
 extern void sl_table_check_kind(Oid relid);
