@@ -107,7 +107,7 @@ wanted_path(const SlConn *conn)
 static int
 wanted_lock_timeout(void)
 {
-	return IsBackgroundWorker ? 0 : LockTimeout;
+	return MyBackendType == B_BG_WORKER ? 0 : LockTimeout;
 }
 
 /* Is what the shard reports still what it reported then? */
