@@ -18,9 +18,11 @@
 #define SL_GUARD_H
 
 #include "access/htup.h"
+#include "nodes/nodes.h"
 #include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/hsearch.h"
+#include "utils/relcache.h"
 
 #include "base/words.h"
 #include "key/key.h"
@@ -158,5 +160,9 @@ extern void sl_neighbours_init(void);
 
 /* hide.c */
 extern void sl_hide_init(void);
+
+/* hide_condition.c */
+extern void sl_hide_check(const char *source);
+extern Node *sl_hide_condition(Relation relation, const char *source);
 
 #endif							/* SL_GUARD_H */

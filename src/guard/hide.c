@@ -12,34 +12,28 @@
  * asked, must be of one state of the router's map.
  *
  * What hide_rows() says lasts until it is called again, whatever becomes of
- * transactions.  Anyone may call it, for himself: it holds as long as the current
- * user is the one who called it, which the condition tests when it runs, since a
- * function's plan may be kept and used by another.  So it takes no row away from a
- * function that runs with the rights of somebody else; and a condition has
- * nothing but built-in immutable functions, so it can do nothing.
+ * transactions.  Anyone may call it, for himself: the condition is read, and put
+ * into a plan, only while the current user is the one who called it.  So it takes
+ * no row away from a function that runs with the rights of somebody else, and
+ * nothing of it ever runs with these.  A function's plan may be kept and used by
+ * another: it is marked as good for one user alone, and PostgreSQL makes another
+ * for the next.  hide_condition.c says what a condition may be.
  */
 #include "postgres.h"
 
 #include "access/table.h"
-#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/plancat.h"
 #include "optimizer/prep.h"
 #include "optimizer/restrictinfo.h"
-#include "parser/parse_clause.h"
-#include "parser/parse_collate.h"
-#include "parser/parse_relation.h"
-#include "parser/parser.h"
 #include "rewrite/rewriteManip.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
@@ -66,7 +60,7 @@ typedef struct Hiding
 
 /* For whom, and what; in a context of its own.  NIL: all rows count. */
 static List *hidings = NIL;
-static char *hiding_user = NULL;
+static Oid	hiding_user = InvalidOid;
 static MemoryContext hiding_context = NULL;
 
 static get_relation_info_hook_type next_info_hook = NULL;
@@ -93,7 +87,7 @@ static void
 forget_all(void)
 {
 	hidings = NIL;
-	hiding_user = NULL;
+	hiding_user = InvalidOid;
 	if (hiding_context == NULL)
 		hiding_context = AllocSetContextCreate(TopMemoryContext, "shardlet hidden rows",
 											   ALLOCSET_SMALL_SIZES);
@@ -121,13 +115,15 @@ shardlet_hide_rows(PG_FUNCTION_ARGS)
 					errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					errmsg("invalid list of conditions"),
 					errdetail("It has schema, table and condition for each table."));
+		if (i % HIDE_FIELDS == HIDE_CONDITION)
+			sl_hide_check(TextDatumGetCString(fields[i]));
 	}
 	forget_all();
 
 	/* Plans have the condition in them, or have it not. */
 	ResetPlanCache();
 	old_context = MemoryContextSwitchTo(hiding_context);
-	hiding_user = GetUserNameFromId(GetUserId(), false);
+	hiding_user = GetUserId();
 	for (int i = 0; i < count; i += HIDE_FIELDS)
 		add_hiding(TextDatumGetCString(fields[i + HIDE_SCHEMA]),
 				   TextDatumGetCString(fields[i + HIDE_TABLE]),
@@ -137,72 +133,6 @@ shardlet_hide_rows(PG_FUNCTION_ARGS)
 }
 
 /* Conditions ---------------------------------------------------------------------- */
-
-static bool
-is_foreign_function(Oid function, void *context)
-{
-	return function >= FirstNormalObjectId;
-}
-
-/* Finds whatever could do more than compare. */
-static bool
-find_forbidden(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, SubLink) || check_functions_in_node(node, is_foreign_function, NULL))
-		return true;
-	return expression_tree_walker(node, find_forbidden, context);
-}
-
-static void
-check_condition(Node *condition)
-{
-	if (find_forbidden(condition, NULL) || contain_mutable_functions(condition))
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("condition of hidden rows is not allowed"),
-				errdetail("It may have nothing but built-in immutable functions and operators."));
-}
-
-/* Reads an expression over the columns of a table, which becomes number 1. */
-static Node *
-analyse(Relation relation, const char *source, bool is_checked)
-{
-	ParseState *state = make_parsestate(NULL);
-	int			nest_level = NewGUCNestLevel();
-	SelectStmt *select = (SelectStmt *) linitial_node(RawStmt, raw_parser(source, RAW_PARSE_PLPGSQL_EXPR))->stmt;
-	ParseNamespaceItem *item;
-	Node	   *result;
-
-	/* A literal becomes a value here: it must not depend on the session. */
-	sl_guc_set_plain();
-	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	state->p_sourcetext = source;
-	item = addRangeTableEntryForRelation(state, relation, AccessShareLock, NULL, false, false);
-	addNSItemToQuery(state, item, false, true, true);
-	result = transformWhereClause(state, linitial_node(ResTarget, select->targetList)->val,
-								  EXPR_KIND_WHERE, "WHERE");
-	assign_expr_collations(state, result);
-	free_parsestate(state);
-	AtEOXact_GUC(true, nest_level);
-	if (is_checked)
-		check_condition(result);
-	return result;
-}
-
-/* The condition on a table: a row counts, or somebody else asks. */
-static Node *
-read_condition(const Hiding *hiding, Relation relation)
-{
-	Node	   *counts = analyse(relation, hiding->condition, true);
-	Node	   *other = analyse(relation, psprintf("CURRENT_USER OPERATOR(pg_catalog.<>) %s::pg_catalog.name",
-												   quote_literal_cstr(hiding_user)), false);
-
-	/* cppcheck-suppress unknownEvaluationOrder */
-	return (Node *) makeBoolExpr(OR_EXPR, list_make2(counts, other), -1);
-}
 
 /* What is hidden of a relation, or of what it is a partition of; or NULL. */
 static const Hiding *
@@ -229,7 +159,10 @@ find_hiding(Oid relid)
 	return NULL;
 }
 
-/* The condition on a relation, in the form in which the planner has them. */
+/*
+ * The condition on a relation, in the form in which the planner has them.  Whether
+ * there is one depends on the user, and so does the plan.
+ */
 static List *
 make_condition(PlannerInfo *root, Oid relid, Index number)
 {
@@ -239,8 +172,11 @@ make_condition(PlannerInfo *root, Oid relid, Index number)
 
 	if (hiding == NULL)
 		return NIL;
+	root->glob->dependsOnRole = true;
+	if (GetUserId() != hiding_user)
+		return NIL;
 	relation = table_open(relid, NoLock);
-	condition = read_condition(hiding, relation);
+	condition = sl_hide_condition(relation, hiding->condition);
 	table_close(relation, NoLock);
 	ChangeVarNodes(condition, 1, (int) number, 0);
 	condition = eval_const_expressions(root, condition);

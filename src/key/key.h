@@ -105,6 +105,7 @@ typedef struct SlVia
 	ExprState  *state;
 } SlVia;
 
+extern Node *sl_expression_parse(const char *source, const char **reason);
 extern char *sl_via_check(const char *source, const Oid *types, int count,
 						  Oid *value_type);
 extern SlVia *sl_via_init(const char *source, const Oid *types, int count,

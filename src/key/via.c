@@ -40,29 +40,47 @@ refuse_via(const char *reason)
 }
 
 /*
- * Returns the raw expression.  The grammar has no entry for a lone expression
- * but that of a SELECT list, so everything else that a SELECT can have is
- * refused.
+ * Why is it no expression?  The grammar has no entry for a lone one but that of a
+ * SELECT list, so everything else that a SELECT can have is refused, and what only
+ * such a list can be: empty, or "*".
  */
-static Node *
-parse_raw(const char *source)
+static const char *
+find_more(const SelectStmt *select)
 {
-	List	   *statements = raw_parser(source, RAW_PARSE_PLPGSQL_EXPR);
-	SelectStmt *select = castNode(SelectStmt,
-								  linitial_node(RawStmt, statements)->stmt);
-	ResTarget  *target;
+	const ResTarget *target;
 
 	if (list_length(select->targetList) != 1 || select->distinctClause ||
 		select->fromClause || select->whereClause || select->groupClause ||
 		select->havingClause || select->windowClause || select->sortClause ||
 		select->limitOffset || select->limitCount || select->lockingClause)
-		refuse_via("It is not a single expression.");
+		return "It is not a single expression.";
 	target = linitial_node(ResTarget, select->targetList);
 	if (target->name != NULL)
-		refuse_via("It has a column alias.");
-	if (IsA(target->val, ColumnRef))
-		refuse_via("It names a column.");
-	return target->val;
+		return "It has a column alias.";
+	return IsA(target->val, ColumnRef) ? "It names a column." : NULL;
+}
+
+/* Returns a raw expression, or NULL and why it is none; a column alone is none. */
+Node *
+sl_expression_parse(const char *source, const char **reason)
+{
+	List	   *statements = raw_parser(source, RAW_PARSE_PLPGSQL_EXPR);
+	SelectStmt *select = castNode(SelectStmt,
+								  linitial_node(RawStmt, statements)->stmt);
+
+	*reason = find_more(select);
+	return *reason == NULL ? linitial_node(ResTarget, select->targetList)->val : NULL;
+}
+
+static Node *
+parse_raw(const char *source)
+{
+	const char *reason;
+	Node	   *expression = sl_expression_parse(source, &reason);
+
+	if (expression == NULL)
+		refuse_via(reason);
+	return expression;
 }
 
 static bool
