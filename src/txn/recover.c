@@ -5,6 +5,13 @@
  * First the shard's prepared transactions are listed, then the router's log is
  * asked about each: committed there, it is committed; aborted, rolled back; still
  * running, left to whoever runs it.  Names of other routers are not touched.
+ * Those of this router that its log does not know are left for people to look at;
+ * no statement waits for them.
+ *
+ * Anyone who can write to a shard can forge a name.  Who finishes such a one does
+ * nothing that its owner could not have done.  If nobody here may finish it, and it
+ * has the id of a transaction that is committed, it cannot be told from a true one
+ * whose user has lost his rights: so statements are refused, with its name.
  *
  * A shard is looked at by the background worker while its slot is dirty, and by
  * every session before a statement while it is fenced, because a transaction
@@ -54,8 +61,8 @@ typedef struct Look
 	SlConn	   *conn;			/* that lists */
 	bool		is_borrowed;	/* the caller's */
 	int			finished;
-	int			committed_left; /* decided, and not finished */
-	int			left;			/* aborted, or too old to tell */
+	const char *committed_left; /* one that is decided, and not finished */
+	int			left;			/* aborted, or nobody can tell */
 	bool		is_busy;		/* somebody else is at it */
 	SlFailure  *failure;
 } Look;
@@ -167,7 +174,7 @@ look_at(Look *look, const char *name)
 	if (decision != SL_DECISION_UNKNOWN && finish(look, name, &gid, decision))
 		return;
 	if (decision == SL_DECISION_COMMIT)
-		look->committed_left++;
+		look->committed_left = pstrdup(name);
 	else
 		look->left++;
 }
@@ -246,10 +253,11 @@ sl_recover_shard(SlShard *shard, SlConn *conn, int *finished)
 	*finished += look.finished;
 	if (look.failure != NULL)
 		return look.failure;
-	if (look.committed_left > 0)
+	if (look.committed_left != NULL)
 	{
 		look.failure = sl_failure_unreachable(NameStr(shard->name),
-											  "A transaction that is committed has not been finished there yet.");
+											  psprintf("Transaction \"%s\" is committed, and has not been finished there yet.",
+													   look.committed_left));
 		look.failure->hint = "See shardlet.prepared_transactions.";
 		look.failure->lost = !look.is_busy;
 		return look.failure;

@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "fmgr.h"
@@ -41,7 +42,7 @@ sl_gid_make(const SlGid *gid)
 					(unsigned long long) gid->xid, gid->number, gid->user);
 }
 
-/* Takes a name apart.  Returns false if it is not one of a router's. */
+/* Takes a name apart.  Returns false if it is not one that a router would write. */
 bool
 sl_gid_parse(const char *name, SlGid *gid)
 {
@@ -54,10 +55,27 @@ sl_gid_parse(const char *name, SlGid *gid)
 		return false;
 	gid->incarnation = incarnation;
 	gid->xid = xid;
-	return true;
+	return strcmp(sl_gid_make(gid), name) == 0;
 }
 
-/* What became of it?  Only for names of this router and database. */
+/*
+ * Can the log know of it?  Anyone who writes to a shard can prepare a transaction
+ * there, and give it any name.  An id that this router has not given yet is none of
+ * its own; nor one that no transaction has.
+ */
+static bool
+is_given(uint64 xid)
+{
+	FullTransactionId id = FullTransactionIdFromU64(xid);
+
+	return TransactionIdIsNormal(XidFromFullTransactionId(id)) &&
+		FullTransactionIdPrecedes(id, ReadNextFullTransactionId());
+}
+
+/*
+ * What became of it?  Only for names of this router and database.  Whatever the
+ * name, this is no error, which would keep others from being finished.
+ */
 SlDecision
 sl_gid_decision(const SlGid *gid)
 {
@@ -66,6 +84,8 @@ sl_gid_decision(const SlGid *gid)
 	Datum		status;
 	char	   *word;
 
+	if (!is_given(gid->xid))
+		return SL_DECISION_UNKNOWN;
 	fmgr_info(F_PG_XACT_STATUS, &function);
 	InitFunctionCallInfoData(*fcinfo, &function, 1, InvalidOid, NULL, NULL);
 	fcinfo->args[0].value = UInt64GetDatum(gid->xid);

@@ -72,7 +72,7 @@ typedef enum SlDecision
 	SL_DECISION_COMMIT,
 	SL_DECISION_ROLLBACK,
 	SL_DECISION_OPEN,			/* still running */
-	SL_DECISION_UNKNOWN			/* too old to tell */
+	SL_DECISION_UNKNOWN			/* too old to tell, or never there */
 } SlDecision;
 
 #define SL_GID_PREFIX "shardlet_"

@@ -131,6 +131,22 @@ is($c->sql('SELECT shardlet.recover()'), 0, 'are not touched');
 $c->shard_sql(1, q{ROLLBACK PREPARED 'shardlet_0123456789abcdef_1_2_3'});
 $c->shard_sql(1, q{ROLLBACK PREPARED 'shardlet_''{,}"'});
 
+# Names that could be ours, of ids that this router has not given: no statement fails
+# because of them, and no true one is left behind.
+my @forged = map { my $id = $_; $start =~ s/\d+_$/${id}_1_$user/r } (0, 2, 99999999, '18446744073709551615', '4294967299');
+my @odd = map { my $id = $_; $start =~ s/\d+_$/${id}_1_$user/r } (' 3', '99999999999999999999999');
+$c->shard_sql(1, q{CREATE ROLE forger LOGIN; CREATE TABLE forged (v int); GRANT ALL ON forged TO forger});
+$c->shard_sql(1, "SET ROLE forger; BEGIN; INSERT INTO forged VALUES (1); PREPARE TRANSACTION '$_'") for @forged, @odd;
+$t = kill_router_at('txn_after_commit_record');
+$c->start($router);
+is($c->sqlstate(q{SELECT * FROM shardlet.query('m', 'SELECT 1') AS q(a int)}), '', 'statements go on');
+$probe->judge('all', $t);
+is($c->sql('SELECT shardlet.recover()'), 0, 'forged names are not touched');
+is($c->sql('SELECT state, count(*) FROM shardlet.prepared_transactions GROUP BY 1 ORDER BY 1'), "foreign|2\nunknown|5", 'but shown');
+is($c->shard_sql(1, 'SELECT count(*) FROM pg_prepared_xacts'), '7', 'as they are');
+$c->shard_sql(1, "ROLLBACK PREPARED '$_'") for @forged, @odd;
+$c->shard_sql(1, 'DROP TABLE forged');
+
 # Two other routers on the same shards: a database of this server, and a server.
 my $router2 = PostgreSQL::Test::Cluster->new('router2');
 $router2->init;
