@@ -173,6 +173,19 @@ SELECT shardlet.guard_hold('gk_range', version) FROM shardlet.catalog_guard_map 
 \set VERBOSITY sqlstate
 SELECT shardlet.guard_hold('gk_range', version - 1) FROM shardlet.catalog_guard_map WHERE map = 'gk_range';
 \set VERBOSITY default
+-- Names of maps that are not there take no memory.
+DO $$
+BEGIN
+	FOR i IN 1 .. 100 LOOP
+		PERFORM shardlet.guard_hold('gk_none' || i, 0);
+		BEGIN
+			PERFORM shardlet.assert_owner('gk_none' || i, i);
+		EXCEPTION WHEN undefined_object THEN
+			NULL;
+		END;
+	END LOOP;
+END $$;
+SELECT count(*) FROM pg_backend_memory_contexts WHERE name = 'shardlet guard map';
 
 \c contrib_regression
 SET client_min_messages = warning;

@@ -197,8 +197,8 @@ shardlet_assert_owner(PG_FUNCTION_ARGS)
 	name = sl_check_name(PG_GETARG_DATUM(0), "map");
 	sl_key_check_collation(PG_GET_COLLATION());
 	sl_key_args_get(fcinfo, 1, &args);
-	map = sl_guard_map_get(name);
-	if (!map->is_known)
+	map = sl_guard_map_get_known(name);
+	if (map == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
 				errmsg("this shard does not know map \"%s\"", name),
@@ -222,10 +222,10 @@ shardlet_assert_owner(PG_FUNCTION_ARGS)
 Datum
 shardlet_guard_hold(PG_FUNCTION_ARGS)
 {
-	SlGuardMap *map = sl_guard_map_get(NameStr(*PG_GETARG_NAME(0)));
+	SlGuardMap *map = sl_guard_map_get_known(NameStr(*PG_GETARG_NAME(0)));
 	int64		version = PG_GETARG_INT64(1);
 
-	if (!map->is_known)
+	if (map == NULL)
 		PG_RETURN_VOID();
 	sl_guard_claim_map(map);
 	if (map->is_known && map->version > version)

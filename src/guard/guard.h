@@ -136,6 +136,7 @@ typedef struct SlGuardMap
 
 extern void sl_guard_map_init(void);
 extern SlGuardMap *sl_guard_map_get(const char *name);
+extern SlGuardMap *sl_guard_map_get_known(const char *name);
 extern void sl_guard_map_refresh(SlGuardMap *map);
 extern SlGuardEntry *sl_guard_map_find(SlGuardMap *map, const Datum *key);
 extern bool sl_guard_row_has(SlGuardMap *map, const SlGuardRow *row, const Datum *key);

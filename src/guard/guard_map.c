@@ -233,6 +233,25 @@ sl_guard_map_get(const char *name)
 	return map;
 }
 
+/*
+ * The same for a name that a user gives: NULL if this shard knows no such map.
+ * The cache keeps no room for it, as it does for a map whose table has a guard.
+ */
+SlGuardMap *
+sl_guard_map_get_known(const char *name)
+{
+	NameData	key;
+	SlGuardMapRow row;
+	SlGuardMap *map;
+
+	namestrcpy(&key, name);
+	if ((maps == NULL || hash_search(maps, NameStr(key), HASH_FIND, NULL) == NULL) &&
+		!sl_guard_map_row_read(NameStr(key), &row))
+		return NULL;
+	map = sl_guard_map_get(name);
+	return map->is_known ? map : NULL;
+}
+
 /* Looking up ------------------------------------------------------------------- */
 
 static SlGuardEntry *
