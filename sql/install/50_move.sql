@@ -17,7 +17,8 @@ CREATE TABLE shardlet.catalog_stray (
 );
 
 -- One row for each move; src/move/move_catalog.c knows the columns by number.
--- "phase" is the step that is being done, written before it is begun.
+-- "phase" is the step that is being done, written before it is begun.  "name" is
+-- that of everything that an online move makes on shards.
 CREATE TABLE shardlet.catalog_move (
 	move bigint NOT NULL,
 	map_id int NOT NULL,
@@ -42,6 +43,7 @@ CREATE TABLE shardlet.catalog_move (
 	changed timestamptz NOT NULL,
 	last_error text,
 	relations oid[],
+	name text NOT NULL,
 	CONSTRAINT catalog_move_pkey PRIMARY KEY (move)
 );
 CREATE INDEX catalog_move_shardlet ON shardlet.catalog_move (shardlet);

@@ -51,7 +51,9 @@ typedef struct SlMove
 	TimestampTz started;
 	TimestampTz changed;
 	char	   *last_error;		/* or NULL */
+	bool		has_begun;		/* to copy; the next says what */
 	List	   *relations;		/* OIDs of the tables that were copied */
+	char		name[NAMEDATALEN];	/* of everything that it makes on shards */
 	ItemPointerData tid;
 } SlMove;
 
@@ -73,6 +75,7 @@ typedef struct SlMoveTable
 /* move_catalog.c */
 extern const char *sl_move_mode_name(SlMoveMode mode);
 extern SlMoveMode sl_move_mode_parse(const char *name);
+extern void sl_move_make_name(SlMove *move);
 extern bool sl_move_read(int64 id, SlMove *move);
 extern void sl_move_insert(const SlMove *move);
 extern void sl_move_update(SlMove *move);

@@ -27,6 +27,7 @@
 
 #include "base/base.h"
 #include "move/move.h"
+#include "stat/stat.h"
 
 /* Columns, in the order of sql/install/50_move.sql. */
 enum
@@ -34,8 +35,8 @@ enum
 	MOVE_ID = 1, MOVE_MAP_ID, MOVE_SHARDLET, MOVE_FROM_SHARD, MOVE_TO_SHARD, MOVE_MODE, MOVE_PHASE,
 	MOVE_STATE_BEFORE, MOVE_USER, MOVE_IS_OPEN, MOVE_IS_CANCELLED, MOVE_TABLE_COUNT, MOVE_TABLES_DONE,
 	MOVE_ROWS_DONE, MOVE_ROWS_ESTIMATED, MOVE_BYTES_DONE, MOVE_BYTES_ESTIMATED, MOVE_LAG, MOVE_ATTEMPTS,
-	MOVE_STARTED, MOVE_CHANGED, MOVE_LAST_ERROR, MOVE_RELATIONS,
-	MOVE_COLUMNS = MOVE_RELATIONS
+	MOVE_STARTED, MOVE_CHANGED, MOVE_LAST_ERROR, MOVE_RELATIONS, MOVE_NAME,
+	MOVE_COLUMNS = MOVE_NAME
 };
 
 /* Tells the lock of a process from advisory locks of applications. */
@@ -125,8 +126,9 @@ read_row(HeapTuple tuple, TupleDesc descriptor, SlMove *move)
 	move->changed = DatumGetTimestampTz(values[MOVE_CHANGED - 1]);
 	move->last_error = nulls[MOVE_LAST_ERROR - 1] ? NULL :
 		TextDatumGetCString(values[MOVE_LAST_ERROR - 1]);
-	move->relations = nulls[MOVE_RELATIONS - 1] ? NIL :
-		read_oids(DatumGetArrayTypeP(values[MOVE_RELATIONS - 1]));
+	move->has_begun = !nulls[MOVE_RELATIONS - 1];
+	move->relations = move->has_begun ? read_oids(DatumGetArrayTypeP(values[MOVE_RELATIONS - 1])) : NIL;
+	strlcpy(move->name, TextDatumGetCString(values[MOVE_NAME - 1]), sizeof(move->name));
 	move->tid = tuple->t_self;
 }
 
@@ -161,9 +163,22 @@ form_row(Relation relation, const SlMove *move)
 	nulls[MOVE_LAST_ERROR - 1] = move->last_error == NULL;
 	values[MOVE_LAST_ERROR - 1] = move->last_error != NULL ?
 		CStringGetTextDatum(move->last_error) : (Datum) 0;
-	nulls[MOVE_RELATIONS - 1] = move->relations == NIL;
-	values[MOVE_RELATIONS - 1] = move->relations != NIL ? form_oids(move->relations) : (Datum) 0;
+	nulls[MOVE_RELATIONS - 1] = !move->has_begun;
+	values[MOVE_RELATIONS - 1] = move->has_begun ? form_oids(move->relations) : (Datum) 0;
+	values[MOVE_NAME - 1] = CStringGetTextDatum(move->name);
 	return heap_form_tuple(RelationGetDescr(relation), values, nulls);
+}
+
+/*
+ * Names what a new move makes on shards, where other routers may make the same.  It is
+ * written down with the move and never made again: a promoted standby or a restored
+ * copy of this router has another incarnation, and must find what is there.
+ */
+void
+sl_move_make_name(SlMove *move)
+{
+	snprintf(move->name, sizeof(move->name), "shardlet_%08x_%u_%lld", (uint32) sl_incarnation(), MyDatabaseId,
+			 (long long) move->id);
 }
 
 /* Reads a move; returns false if there is none with that number. */

@@ -412,12 +412,13 @@ note_beginning(SlMover *mover, SlConn *source)
 								"SELECT pg_catalog.sum(greatest(c.reltuples, 0))::pg_catalog.int8 FROM pg_catalog.pg_class c WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)");
 	int64		bytes = estimate(source, mover->tables,
 								 "SELECT pg_catalog.pg_table_size(pg_catalog.to_regclass($1))");
-	bool		has_begun = mover->move.relations != NIL;
+	bool		has_begun = mover->move.has_begun;
 	SlMove		move;
 
 	sl_move_lock(mover->move.id);
 	if (!sl_move_read(mover->move.id, &move))
 		elog(ERROR, "could not find move %lld", (long long) mover->move.id);
+	move.has_begun = mover->move.has_begun = true;
 	move.relations = mover->move.relations = sl_move_relations(mover->map);
 	move.table_count = list_length(mover->tables);
 	move.tables_done = 0;

@@ -161,6 +161,7 @@ record(int64 shardlet, const char *shard_name, SlMoveMode mode, const char *phas
 	map = sl_map_open_shardlet(shardlet, &row);
 	sl_move_check(map, &row, to, mode, false);
 	move.id = sl_catalog_next_id(SL_MOVE_SEQUENCE);
+	sl_move_make_name(&move);
 	move.map_id = map->id;
 	move.from_shard = row.shard_id;
 	move.to_shard = to->id;
@@ -218,6 +219,7 @@ begin_anew(SlMove *move)
 	move->is_open = true;
 	move->is_cancelled = false;
 	move->attempts = 0;
+	move->has_begun = false;
 	move->relations = NIL;
 	move->last_error = NULL;
 	move->started = GetCurrentTimestamp();

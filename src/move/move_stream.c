@@ -4,11 +4,11 @@
  *		publication and a replication slot on the source, a subscription on the
  *		target, and a table for a marker on both.
  *
- * All have one name, made of the router, its database and the move, since slots
- * and subscriptions are of the whole server.  The source's row filter is the
- * range's condition; its columns must be part of the tables' replica identity,
- * or the application's updates would fail from then on: move_check.c sees to it
- * before.
+ * All have one name, which is in the move's row: made of the router, its database
+ * and the move, since slots and subscriptions are of the whole server.  The source's
+ * row filter is the range's condition; its columns must be part of the tables'
+ * replica identity, or the application's updates would fail from then on:
+ * move_check.c sees to it before.
  *
  * Rows are not copied by the subscription: with our own copy there is one slot
  * to wait for and not one for each table, and what was copied can be compared under
@@ -29,7 +29,6 @@
 
 #include "base/base.h"
 #include "move/move_internal.h"
-#include "stat/stat.h"
 
 #define LOOK_MS 200
 
@@ -88,18 +87,10 @@ ask(SlConn *conn, const char *sql, int param_count, const char *const *params)
 	return result;
 }
 
-/* The name of everything that belongs to the move. */
-static char *
-name_of(const SlMover *mover)
-{
-	return psprintf("shardlet_%08x_%u_%lld", (uint32) sl_incarnation(), MyDatabaseId,
-					(long long) mover->move.id);
-}
-
 static char *
 marker_of(const SlMover *mover)
 {
-	return psprintf("shardlet.%s", name_of(mover));
+	return psprintf("shardlet.%s", mover->move.name);
 }
 
 /* Making ------------------------------------------------------------------------------- */
@@ -115,7 +106,7 @@ sl_move_publish(SlMover *mover, SlConn *source, SlConn *target)
 	exec(source, marker);
 	exec(target, marker);
 	initStringInfo(&sql);
-	appendStringInfo(&sql, "CREATE PUBLICATION %s FOR TABLE %s", name_of(mover), marker_of(mover));
+	appendStringInfo(&sql, "CREATE PUBLICATION %s FOR TABLE %s", mover->move.name, marker_of(mover));
 	foreach(cell, mover->tables)
 	{
 		const SlMoveTable *table = lfirst(cell);
@@ -133,7 +124,7 @@ sl_move_publish(SlMover *mover, SlConn *source, SlConn *target)
 char *
 sl_move_make_slot(SlMover *mover, SlConn *source, SlConn **walsender)
 {
-	char	   *sql = psprintf("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput (SNAPSHOT 'export')", name_of(mover));
+	char	   *sql = psprintf("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput (SNAPSHOT 'export')", mover->move.name);
 	TimestampTz since = GetCurrentTimestamp();
 	PGresult   *answer;
 
@@ -201,7 +192,7 @@ is_binary(List *tables)
 void
 sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target)
 {
-	char	   *name = name_of(mover);
+	const char *name = mover->move.name;
 	SlFailure  *failure;
 
 	/* There may be a password in it, so an error does not repeat it. */
@@ -232,7 +223,7 @@ typedef struct Lag
 static int64
 find_lag(SlMover *mover, SlConn *source)
 {
-	const char *name = name_of(mover);
+	const char *name = mover->move.name;
 	char	   *lag = ask(source, "SELECT CASE WHEN active THEN pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn)::pg_catalog.int8 ELSE -1 END FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1",
 						  1, &name);
 
@@ -247,7 +238,7 @@ find_lag(SlMover *mover, SlConn *source)
 static void
 check_errors(SlMover *mover, SlConn *target)
 {
-	const char *name = name_of(mover);
+	const char *name = mover->move.name;
 	char	   *count = ask(target, "SELECT apply_error_count FROM pg_catalog.pg_stat_subscription_stats WHERE subname OPERATOR(pg_catalog.=) $1",
 							1, &name);
 
@@ -448,7 +439,7 @@ sl_move_make_pause(SlMover *mover, SlConn *holder, SlConn *source, SlConn *targe
 static void
 drop_slot(SlMover *mover, SlConn *source)
 {
-	const char *name = name_of(mover);
+	const char *name = mover->move.name;
 	TimestampTz since = GetCurrentTimestamp();
 
 	while (strcmp(ask(source, "SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(active_pid)) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1 AND active", 1, &name), "0") != 0)
@@ -464,7 +455,7 @@ void
 sl_move_unpublish(SlMover *mover, SlConn *source)
 {
 	drop_slot(mover, source);
-	exec(source, psprintf("DROP PUBLICATION IF EXISTS %s", name_of(mover)));
+	exec(source, psprintf("DROP PUBLICATION IF EXISTS %s", mover->move.name));
 	exec(source, psprintf("DROP TABLE IF EXISTS %s", marker_of(mover)));
 }
 
@@ -475,7 +466,7 @@ sl_move_unpublish(SlMover *mover, SlConn *source)
 void
 sl_move_unsubscribe(SlMover *mover, SlConn *target)
 {
-	const char *name = name_of(mover);
+	const char *name = mover->move.name;
 
 	if (strcmp(ask(target, "SELECT pg_catalog.count(*) FROM pg_catalog.pg_subscription WHERE subname OPERATOR(pg_catalog.=) $1", 1, &name), "0") != 0)
 	{

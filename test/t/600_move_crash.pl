@@ -32,6 +32,22 @@ for my $case (
 	is($probe->owner, $probe->{to}, "$point: at its new place");
 }
 
+# Another router takes its place, a standby or a restored copy: it finds what was made.
+for my $phase ('copy', 'switch', 'detach')
+{
+	my $point = $phase eq 'copy' ? 'move_copy_compare' : "move_$phase";
+	my $session = $probe->start_move('online', "$point:wait=$folder/never");
+
+	$c->poll("SELECT phase FROM shardlet.moves WHERE open", $phase);
+	$c->shard($probe->{to})->poll_query_until('app', 'SELECT count(*) = 1 FROM pg_subscription');
+	$c->stop_immediate($router);
+	$c->psql_end($session);
+	unlink $router->data_dir . '/shardlet_incarnation' or die "no incarnation: $!";
+	$c->start($router);
+	$probe->is_whole("$point: finished by another router");
+	is($probe->owner, $probe->{to}, "$point: at its new place");
+}
+
 # A shard dies, and comes back.
 my $number = 0;
 for my $case (['move_copy', 'from', 'read_only'], ['move_switch', 'to', 'offline'], ['move_remove', 'from', 'read_only'])

@@ -205,6 +205,19 @@ is($c->sqlstate("CALL shardlet.move_shardlet($solo, 's1', 'read_only')"), '', 't
 is($c->shard_sql('s2', q{SELECT count(*), pg_relation_size('solo') > 0 FROM solo}), '0|f', 'and the table is emptied');
 is($c->sql('SELECT count(*) FROM solo'), '100', 'all rows are there');
 
+# A map without tables, and the process ends while it waits for the slot.
+$c->sql(q{SELECT shardlet.create_map('void', shards => '{s1}', shardlets => 1)});
+my $void = $c->sql(q{SELECT shardlet FROM shardlet.shardlets WHERE map = 'void'});
+$direct->query_safe('BEGIN; SELECT pg_current_xact_id()');
+$session = $c->psql_begin("CALL shardlet.move_shardlet($void, 's2')");
+$c->shard('s1')->poll_query_until('app', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'CREATE_REPLICATION_SLOT%' AND state = 'active'});
+is($c->sql(q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'shardlet move'}), '1', 'a mover is ended');
+$c->poll(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'shardlet move'}, '0');
+$c->poll(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'shardlet move'}, '1');
+$direct->query_safe('COMMIT');
+is($c->sqlstate_of(($c->psql_end($session))[0, 2]), '', 'another goes on where it was');
+is($c->sql(q{SELECT shard FROM shardlet.shardlets WHERE map = 'void'}), 's2', 'and the shardlet is moved');
+
 # What online moves need is used up: refused before anything happens, and other modes
 # are not.
 my $origins = $c->shard_sql('s2', q{SELECT coalesce(current_setting('max_active_replication_origins', true), current_setting('max_replication_slots'))});
