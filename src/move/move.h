@@ -96,6 +96,7 @@ extern void sl_move_check(SlMap *map, const SlShardletRow *row, SlShard *to, SlM
 
 /* move_steps.c */
 extern const char *sl_move_first_phase(void);
+extern bool sl_move_is_queued(const SlMove *move);
 extern bool sl_move_is_behind(const SlMove *move);
 extern bool sl_move_step(int64 id);
 extern int	sl_move_note_failure(int64 id, const ErrorData *error);

@@ -273,7 +273,7 @@ shardlet_cancel_move(PG_FUNCTION_ARGS)
 				errmsg("move %lld cannot be cancelled any more", (long long) id),
 				errdetail("Its phase is \"%s\": it will be finished.", move.phase));
 	move.is_cancelled = true;
-	if (strcmp(move.phase, SL_MOVE_QUEUED) == 0)
+	if (sl_move_is_queued(&move))
 	{
 		move.is_open = false;
 		strlcpy(move.phase, "cancelled", sizeof(move.phase));

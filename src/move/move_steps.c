@@ -101,11 +101,18 @@ sl_move_first_phase(void)
 	return FIRST_PHASE;
 }
 
+/* Does it wait in a queue, and nothing was done? */
+bool
+sl_move_is_queued(const SlMove *move)
+{
+	return strcmp(move->phase, SL_MOVE_QUEUED) == 0;
+}
+
 /* Is it too late to undo the move, or is that being done? */
 bool
 sl_move_is_behind(const SlMove *move)
 {
-	return move->is_open && !find_step(move->phase)->can_undo;
+	return move->is_open && !sl_move_is_queued(move) && !find_step(move->phase)->can_undo;
 }
 
 /* One step --------------------------------------------------------------------- */
