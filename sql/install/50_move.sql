@@ -18,7 +18,8 @@ CREATE TABLE shardlet.catalog_stray (
 
 -- One row for each move; src/move/move_catalog.c knows the columns by number.
 -- "phase" is the step that is being done, written before it is begun.  "name" is
--- that of everything that an online move makes on shards.
+-- that of everything that an online move makes on shards.  "parallel" is how many
+-- of a drain_shard run at a time; 0 if the move is none of these.
 CREATE TABLE shardlet.catalog_move (
 	move bigint NOT NULL,
 	map_id int NOT NULL,
@@ -44,6 +45,7 @@ CREATE TABLE shardlet.catalog_move (
 	last_error text,
 	relations oid[],
 	name text NOT NULL,
+	parallel int NOT NULL,
 	CONSTRAINT catalog_move_pkey PRIMARY KEY (move)
 );
 CREATE INDEX catalog_move_shardlet ON shardlet.catalog_move (shardlet);

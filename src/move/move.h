@@ -54,6 +54,8 @@ typedef struct SlMove
 	bool		has_begun;		/* to copy; the next says what */
 	List	   *relations;		/* OIDs of the tables that were copied */
 	char		name[NAMEDATALEN];	/* of everything that it makes on shards */
+	int32		parallel;		/* so many that leave the shard run at a time; 0:
+								 * it was not queued */
 	ItemPointerData tid;
 } SlMove;
 
@@ -81,6 +83,7 @@ extern void sl_move_insert(const SlMove *move);
 extern void sl_move_update(SlMove *move);
 extern List *sl_move_all_open(void);
 extern void sl_move_lock(int64 id);
+extern void sl_move_lock_queue(void);
 extern bool sl_move_try_own(int64 id);
 extern void sl_move_disown(int64 id);
 
@@ -103,6 +106,7 @@ extern int	sl_move_note_failure(int64 id, const ErrorData *error);
 
 /* move_worker.c */
 extern void sl_move_start(int64 id);
+extern bool sl_move_start_queue(void);
 extern void sl_move_start_open(void);
 
 #endif							/* SL_MOVE_H */

@@ -35,8 +35,8 @@ enum
 	MOVE_ID = 1, MOVE_MAP_ID, MOVE_SHARDLET, MOVE_FROM_SHARD, MOVE_TO_SHARD, MOVE_MODE, MOVE_PHASE,
 	MOVE_STATE_BEFORE, MOVE_USER, MOVE_IS_OPEN, MOVE_IS_CANCELLED, MOVE_TABLE_COUNT, MOVE_TABLES_DONE,
 	MOVE_ROWS_DONE, MOVE_ROWS_ESTIMATED, MOVE_BYTES_DONE, MOVE_BYTES_ESTIMATED, MOVE_LAG, MOVE_ATTEMPTS,
-	MOVE_STARTED, MOVE_CHANGED, MOVE_LAST_ERROR, MOVE_RELATIONS, MOVE_NAME,
-	MOVE_COLUMNS = MOVE_NAME
+	MOVE_STARTED, MOVE_CHANGED, MOVE_LAST_ERROR, MOVE_RELATIONS, MOVE_NAME, MOVE_PARALLEL,
+	MOVE_COLUMNS = MOVE_PARALLEL
 };
 
 /* Tells the lock of a process from advisory locks of applications. */
@@ -129,6 +129,7 @@ read_row(HeapTuple tuple, TupleDesc descriptor, SlMove *move)
 	move->has_begun = !nulls[MOVE_RELATIONS - 1];
 	move->relations = move->has_begun ? read_oids(DatumGetArrayTypeP(values[MOVE_RELATIONS - 1])) : NIL;
 	strlcpy(move->name, TextDatumGetCString(values[MOVE_NAME - 1]), sizeof(move->name));
+	move->parallel = DatumGetInt32(values[MOVE_PARALLEL - 1]);
 	move->tid = tuple->t_self;
 }
 
@@ -166,6 +167,7 @@ form_row(Relation relation, const SlMove *move)
 	nulls[MOVE_RELATIONS - 1] = !move->has_begun;
 	values[MOVE_RELATIONS - 1] = move->has_begun ? form_oids(move->relations) : (Datum) 0;
 	values[MOVE_NAME - 1] = CStringGetTextDatum(move->name);
+	values[MOVE_PARALLEL - 1] = Int32GetDatum(move->parallel);
 	return heap_form_tuple(RelationGetDescr(relation), values, nulls);
 }
 
@@ -257,6 +259,13 @@ void
 sl_move_lock(int64 id)
 {
 	LockDatabaseObject(sl_catalog_oid(SL_MOVE_TABLE), (Oid) id, 0, ExclusiveLock);
+}
+
+/* Takes the right to take moves from the queue, until the transaction ends. */
+void
+sl_move_lock_queue(void)
+{
+	LockDatabaseObject(sl_catalog_oid(SL_MOVE_TABLE), InvalidOid, 0, ExclusiveLock);
 }
 
 static LOCKTAG

@@ -145,9 +145,12 @@ check_end(const SlMove *move)
 
 /* Moving one ------------------------------------------------------------------------------ */
 
-/* Writes down a move; the map is locked until the transaction ends. */
+/*
+ * Writes down a move; the map is locked until the transaction ends.  If "parallel" is
+ * not 0 it waits in the queue, of which so many run at a time.
+ */
 static int64
-record(int64 shardlet, const char *shard_name, SlMoveMode mode, const char *phase)
+record(int64 shardlet, const char *shard_name, SlMoveMode mode, int parallel)
 {
 	SlShard    *to = sl_shard_by_name(shard_name, false);
 	SlShardletRow row;
@@ -168,7 +171,8 @@ record(int64 shardlet, const char *shard_name, SlMoveMode mode, const char *phas
 	move.state_before = row.state;
 	move.user = GetUserId();
 	move.started = move.changed = GetCurrentTimestamp();
-	strlcpy(move.phase, phase, sizeof(move.phase));
+	move.parallel = parallel;
+	strlcpy(move.phase, parallel > 0 ? SL_MOVE_QUEUED : sl_move_first_phase(), sizeof(move.phase));
 	sl_move_insert(&move);
 	return move.id;
 }
@@ -185,7 +189,7 @@ shardlet_move_shardlet(PG_FUNCTION_ARGS)
 	SlMove		move;
 
 	begin_procedure(fcinfo, "shardlet.move_shardlet()");
-	id = record(shardlet, shard, mode, sl_move_first_phase());
+	id = record(shardlet, shard, mode, 0);
 	SPI_commit();
 	sl_move_start(id);
 	if (waits)
@@ -218,6 +222,7 @@ begin_anew(SlMove *move)
 	move->user = GetUserId();
 	move->is_open = true;
 	move->is_cancelled = false;
+	move->parallel = 0;
 	move->attempts = 0;
 	move->has_begun = false;
 	move->relations = NIL;
@@ -365,7 +370,7 @@ choose(const SlMap *map, const SlShard *drained, List *taken)
 }
 
 static List *
-record_of_map(int32 map_id, SlShard *shard, SlMoveMode mode)
+record_of_map(int32 map_id, SlShard *shard, SlMoveMode mode, int parallel)
 {
 	SlMap	   *map = sl_map_get_by_id(map_id);
 	List	   *taken = NIL;
@@ -380,11 +385,27 @@ record_of_map(int32 map_id, SlShard *shard, SlMoveMode mode)
 		SlShard    *to = choose(map, shard, taken);
 		int64	   *id = palloc(sizeof(int64));
 
-		*id = record(row->id, NameStr(to->name), mode, SL_MOVE_QUEUED);
+		*id = record(row->id, NameStr(to->name), mode, parallel);
 		taken = lappend(taken, to);
 		result = lappend(result, id);
 	}
 	return result;
+}
+
+/* Has moves in the queue done, by so many processes. */
+static void
+start_queue(int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (sl_move_start_queue())
+			continue;
+		ereport(WARNING,
+				errmsg("could start %d of %d processes for moves", i, count),
+				errdetail("Others are started as soon as that is possible."),
+				errhint("Raise max_worker_processes on the router."));
+		break;
+	}
 }
 
 /* drain_shard(shard, wait, mode, parallel) */
@@ -406,13 +427,9 @@ shardlet_drain_shard(PG_FUNCTION_ARGS)
 	begin_procedure(fcinfo, "shardlet.drain_shard()");
 	MemoryContextSwitchTo(context);
 	foreach(cell, sl_map_ids_of_shard(shard->id))
-		moves = list_concat(moves, record_of_map(lfirst_int(cell), shard, mode));
+		moves = list_concat(moves, record_of_map(lfirst_int(cell), shard, mode, parallel));
 	SPI_commit();
-	foreach(cell, moves)
-	{
-		if (foreach_current_index(cell) < parallel)
-			sl_move_start(*(int64 *) lfirst(cell));
-	}
+	start_queue(Min(parallel, list_length(moves)));
 	foreach(cell, moves)
 	{
 		SlMove		move;

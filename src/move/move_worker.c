@@ -2,9 +2,14 @@
  * move_worker.c
  *		The process that does a move.
  *
- * One for each move, started by whoever asks for it, by the launcher when the
- * server starts, and again by the postmaster if it died.  It does one step after the other;
- * a step that failed is done again after a while, or the move is undone.
+ * One for each move, started by whoever asks for it, and by the launcher when the
+ * server starts, or when another one has died: that one asks to be looked after on its
+ * way out.  The postmaster does not start it again, since it would do so for ever if the
+ * database was dropped.  It does one step after the other; a step that failed is done
+ * again after a while, or the move is undone.
+ *
+ * When a move is over the process takes on one that waits in the queue.  How many
+ * may run is in the rows of these, so it does not matter how many processes look.
  */
 #include "postgres.h"
 
@@ -23,16 +28,15 @@
 #include "base/fault.h"
 #include "compat.h"
 #include "move/move.h"
+#include "stat/stat.h"
 
 PGDLLEXPORT void shardlet_mover_main(Datum arg);
-
-#define RESTART_SECONDS 2
 
 /* What the process is told: BackgroundWorker.bgw_extra. */
 typedef struct Order
 {
 	Oid			database;
-	int64		move;
+	int64		move;			/* 0: one in the queue */
 #ifdef SL_FAULTS
 	char		fault[BGW_EXTRALEN - 32];
 #endif
@@ -46,10 +50,13 @@ describe(BackgroundWorker *worker, int64 id)
 	memset(worker, 0, sizeof(BackgroundWorker));
 	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker->bgw_restart_time = RESTART_SECONDS;
+	worker->bgw_restart_time = BGW_NEVER_RESTART;
 	strlcpy(worker->bgw_library_name, SL_WRAPPER_NAME, sizeof(worker->bgw_library_name));
 	strlcpy(worker->bgw_function_name, "shardlet_mover_main", sizeof(worker->bgw_function_name));
-	snprintf(worker->bgw_name, BGW_MAXLEN, "shardlet move %lld", (long long) id);
+	if (id != 0)
+		snprintf(worker->bgw_name, BGW_MAXLEN, "shardlet move %lld", (long long) id);
+	else
+		strlcpy(worker->bgw_name, "shardlet move", BGW_MAXLEN);
 	strlcpy(worker->bgw_type, "shardlet move", BGW_MAXLEN);
 #ifdef SL_FAULTS
 	strlcpy(order.fault, sl_fault_setting != NULL ? sl_fault_setting : "", sizeof(order.fault));
@@ -58,9 +65,16 @@ describe(BackgroundWorker *worker, int64 id)
 	memcpy(worker->bgw_extra, &order, sizeof(Order));
 }
 
-/* Has a move done.  Fails if no process is to be had. */
-void
-sl_move_start(int64 id)
+/* The launcher shall look after moves that have no process. */
+static void
+ask_for_another(void)
+{
+	sl_stat_flag_all(SL_SHARD_DIRTY);
+}
+
+/* If no process is to be had, the launcher tries again later. */
+static bool
+try_start(int64 id)
 {
 	BackgroundWorker worker;
 
@@ -68,7 +82,17 @@ sl_move_start(int64 id)
 
 	/* Whoever waits for it is woken when it ends. */
 	worker.bgw_notify_pid = MyProcPid;
-	if (!RegisterDynamicBackgroundWorker(&worker, NULL))
+	if (RegisterDynamicBackgroundWorker(&worker, NULL))
+		return true;
+	ask_for_another();
+	return false;
+}
+
+/* Has a move done.  Fails if no process is to be had. */
+void
+sl_move_start(int64 id)
+{
+	if (!try_start(id))
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				errmsg("could not start a process for move %lld", (long long) id),
@@ -76,28 +100,56 @@ sl_move_start(int64 id)
 						(long long) id));
 }
 
-/*
- * Has all moves done that are not over, after a start of the server.  Of those
- * that wait in a queue one process does one after the other.
- */
+/* Has one move in the queue done, then the next.  Returns false if no process is to be had. */
+bool
+sl_move_start_queue(void)
+{
+	return try_start(0);
+}
+
+/* May one that waits in the queue be taken on?  Not if so many run that leave the same shard. */
+static bool
+has_room(List *moves, const SlMove *queued)
+{
+	int			running = 0;
+	ListCell   *cell;
+
+	foreach(cell, moves)
+	{
+		const SlMove *move = lfirst(cell);
+
+		if (move->parallel > 0 && move->from_shard == queued->from_shard && !sl_move_is_queued(move))
+			running++;
+	}
+	return running < queued->parallel;
+}
+
+/* Has all moves done that are not over and have no process. */
 void
 sl_move_start_open(void)
 {
-	bool		has_queue = false;
+	List	   *moves = sl_move_all_open();
+	bool		has_next = false;
 	ListCell   *cell;
 
-	foreach(cell, sl_move_all_open())
+	foreach(cell, moves)
 	{
 		const SlMove *move = lfirst(cell);
-		bool		is_queued = strcmp(move->phase, SL_MOVE_QUEUED) == 0;
 
-		/* One that has a process needs no other. */
-		if ((is_queued && has_queue) || !sl_move_try_own(move->id))
+		if (sl_move_is_queued(move))
+		{
+			has_next = has_next || has_room(moves, move);
+			continue;
+		}
+		if (!sl_move_try_own(move->id))
 			continue;
 		sl_move_disown(move->id);
-		sl_move_start(move->id);
-		has_queue = has_queue || is_queued;
+		(void) try_start(move->id);
 	}
+
+	/* If there is room for more, the next pass finds it. */
+	if (has_next)
+		(void) try_start(0);
 }
 
 static void
@@ -159,7 +211,7 @@ take(int64 id)
 	sl_move_lock(id);
 	if (sl_move_read(id, &move) && move.is_open)
 	{
-		if (strcmp(move.phase, SL_MOVE_QUEUED) == 0)
+		if (sl_move_is_queued(&move))
 			strlcpy(move.phase, sl_move_first_phase(), sizeof(move.phase));
 		sl_move_update(&move);
 		return true;
@@ -168,32 +220,47 @@ take(int64 id)
 	return false;
 }
 
-/* Takes on the next one that waits in the queue; 0: there is none. */
+/* Takes on the next one that waits in the queue; 0: there is none, or no room. */
 static int64
 take_queued(void)
 {
+	List	   *moves;
 	ListCell   *cell;
 
-	foreach(cell, sl_move_all_open())
+	sl_move_lock_queue();
+	moves = sl_move_all_open();
+	foreach(cell, moves)
 	{
 		const SlMove *move = lfirst(cell);
 
-		if (strcmp(move->phase, SL_MOVE_QUEUED) == 0 && take(move->id))
+		if (sl_move_is_queued(move) && has_room(moves, move) && take(move->id))
 			return move->id;
 	}
 	return 0;
 }
 
+/* Takes on a move, or for 0 one in the queue; 0: there is nothing to do. */
 static int64
-find_work(int64 first)
+find_work(int64 id)
 {
 	int64		result = 0;
 
 	StartTransactionCommand();
 	if (sl_catalog_is_installed())
-		result = first != 0 && take(first) ? first : first == 0 ? take_queued() : 0;
+		result = id == 0 ? take_queued() : take(id) ? id : 0;
 	CommitTransactionCommand();
 	return result;
+}
+
+/*
+ * Somebody must go on if this process was ended or has failed.  Its locks are gone by
+ * now, or the launcher would find that the move has a process.
+ */
+static void
+note_exit(int code, Datum arg)
+{
+	if (code != 0)
+		ask_for_another();
 }
 
 void
@@ -206,6 +273,7 @@ shardlet_mover_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
+	on_shmem_exit(note_exit, (Datum) 0);
 #ifdef SL_FAULTS
 	SetConfigOption("shardlet.fault", order.fault, PGC_USERSET, PGC_S_SESSION);
 #endif
@@ -215,7 +283,5 @@ shardlet_mover_main(Datum arg)
 			rest(0);
 		sl_move_disown(move);
 	}
-
-	/* Nobody starts it again then. */
 	proc_exit(0);
 }

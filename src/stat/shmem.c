@@ -242,6 +242,21 @@ sl_stat_flag(SlShardSlot *slot, uint32 flags)
 	pg_atomic_fetch_or_u32(&slot->flags, flags);
 }
 
+/* Sets flags of all shards of this database that are known. */
+void
+sl_stat_flag_all(uint32 flags)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(shared->lock, LW_SHARED);
+	for (int i = 0; i < shared->shard_used; i++)
+	{
+		if (shared->shards[i].database == MyDatabaseId)
+			sl_stat_flag(&shared->shards[i], flags);
+	}
+	LWLockRelease(shared->lock);
+}
+
 /*
  * Takes flags away, unless one was set since the caller read "changes".
  * Returns true if they are gone.

@@ -57,6 +57,7 @@ extern bool sl_stat_unflag(SlShardSlot *slot, uint32 flags, uint32 changes);
 extern void sl_stat_set_launcher(Latch *latch);
 extern void sl_stat_wake_launcher(void);
 extern bool sl_stat_has_flag(SlShardSlot *slot, uint32 flag);
+extern void sl_stat_flag_all(uint32 flags);
 extern int	sl_stat_dirty_databases(Oid **databases);
 extern void sl_stat_forget_database(Oid database);
 

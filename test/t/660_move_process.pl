@@ -40,3 +40,30 @@ $c->poll(q{SELECT count(*) FROM shardlet.moves WHERE open AND phase = 'copy'}, '
 my $queued = $c->sql(q{SELECT max(move) FROM shardlet.moves WHERE phase = 'queued'});
 is($c->sqlstate("CALL shardlet.cancel_move($queued)"), '', 'one is cancelled in the queue');
 is($c->sql("SELECT phase, open FROM shardlet.moves WHERE move = $queued"), 'cancelled|f', 'and over');
+
+# No more run at a time than shall, whoever wakes the launcher; one that is ended is
+# followed by another.
+sub most_running
+{
+	my ($limit) = @_;
+	my ($most, $until) = (0, time + 120);
+
+	while (time < $until)
+	{
+		my ($open, $running) = split /\|/, $c->sql(q{SELECT count(*), count(*) FILTER (WHERE phase <> 'queued') FROM shardlet.moves WHERE open});
+		$most = $running if $running > $most;
+		return $most if $open == 0;
+		$c->sql(q{SELECT shardlet.create_map('wake'), shardlet.drop_map('wake')});
+	}
+	return 'too many: they do not end';
+}
+$c->sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'shardlet move'});
+append_to_file("$folder/queue", 'go');
+is(most_running(), 1, 'one at a time');
+is($c->sql(q{SELECT shard, count(*) FROM shardlet.shardlets WHERE map = 'm' GROUP BY shard ORDER BY shard}), "s1|1\ns2|11", 'and all but one have gone');
+$session = $c->psql_begin(q{CALL shardlet.drain_shard('s2', mode => 'read_only', parallel => 3)});
+cmp_ok(most_running(), '<=', 3, 'three at a time');
+is($c->sqlstate_of(($c->psql_end($session))[0, 2]), '', 'and back');
+is($c->sql(q{SELECT count(*) FROM shardlet.shardlets WHERE map = 'm' AND shard = 's2'}), '0', 'all have come');
+is_whole('two drains');
+done_testing();
