@@ -6,6 +6,7 @@
 
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
 #include "base/base.h"
 #include "move/move.h"
@@ -330,5 +331,14 @@ sl_move_check(SlMap *map, const SlShardletRow *row, SlShard *to, SlMoveMode mode
 		check_guarded(to);
 	}
 	if (ask_shards)
+	{
+		MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shardlet check", ALLOCSET_SMALL_SIZES);
+		MemoryContext old_context = MemoryContextSwitchTo(context);
+
 		check_shards(map, row, from, to, mode);
+		MemoryContextSwitchTo(old_context);
+
+		/* Connections go with it: a shard may have many shardlets. */
+		MemoryContextDelete(context);
+	}
 }
