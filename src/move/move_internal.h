@@ -84,6 +84,7 @@ extern void sl_move_unpublish(SlMover *mover, SlConn *source);
 extern void sl_move_unsubscribe(SlMover *mover, SlConn *target);
 
 /* move_wait.c */
+extern MemoryContext sl_move_short_context(void);
 extern void sl_move_nap(SlMover *mover, int milliseconds);
 extern void sl_move_pause(SlMover *mover, TimestampTz since, const char *what);
 extern void sl_move_wait_for_users(SlMover *mover);

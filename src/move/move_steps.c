@@ -199,6 +199,20 @@ record(SlMover *mover, const Step *step)
 	sl_move_update(&move);
 }
 
+/* Does the row say so?  What is read of it is not kept: it is asked for hours. */
+static bool
+is_cancelled(int64 id)
+{
+	MemoryContext context = sl_move_short_context();
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	SlMove		move;
+	bool		result = sl_move_read(id, &move) && move.is_cancelled;
+
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+	return result;
+}
+
 /*
  * Has somebody cancelled the move?  The row is read twice a second.  Whoever waits
  * behind this has no snapshot, which others would wait for.
@@ -206,13 +220,12 @@ record(SlMover *mover, const Step *step)
 void
 sl_move_look_up(SlMover *mover)
 {
-	SlMove		move;
 	TimestampTz now = GetCurrentTimestamp();
 
 	if (TimestampDifferenceExceeds(mover->looked_up, now, LOOK_MS))
 	{
 		mover->looked_up = now;
-		if (mover->may_stop && sl_move_read(mover->move.id, &move) && move.is_cancelled)
+		if (mover->may_stop && is_cancelled(mover->move.id))
 			ereport(ERROR,
 					errcode(ERRCODE_QUERY_CANCELED),
 					errmsg("the move was cancelled"));
@@ -232,16 +245,26 @@ commit_progress(SlMover *mover)
 	sl_move_begin(mover);
 }
 
+/* Writes how far rows are copied, or how much is left to be applied. */
 static void
-write_progress(SlMover *mover, const SlMoveProgress *progress)
+write_progress(SlMover *mover, const SlMoveProgress *progress, int64 lag)
 {
+	MemoryContext context = sl_move_short_context();
+	MemoryContext old_context = MemoryContextSwitchTo(context);
 	SlMove		move;
 
 	reread(&move, mover->move.id);
-	move.rows_done = progress->rows;
-	move.bytes_done = progress->bytes;
-	move.tables_done = progress->tables;
+	if (progress != NULL)
+	{
+		move.rows_done = progress->rows;
+		move.bytes_done = progress->bytes;
+		move.tables_done = progress->tables;
+	}
+	else
+		move.lag = lag;
 	sl_move_update(&move);
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
 	commit_progress(mover);
 }
 
@@ -253,22 +276,17 @@ sl_move_progress(SlMover *mover, const SlMoveProgress *progress)
 
 	sl_move_look_up(mover);
 	if (is_due)
-		write_progress(mover, progress);
+		write_progress(mover, progress, -1);
 }
 
 /* The same for what is left to be applied; -1: not known. */
 void
 sl_move_show_lag(SlMover *mover, int64 lag)
 {
-	SlMove		move;
-
 	if (!TimestampDifferenceExceeds(mover->looked_up, GetCurrentTimestamp(), LOOK_MS))
 		return;
 	sl_move_look_up(mover);
-	reread(&move, mover->move.id);
-	move.lag = lag;
-	sl_move_update(&move);
-	commit_progress(mover);
+	write_progress(mover, NULL, lag);
 }
 
 /* For the server's log: how long a part of the step took. */

@@ -65,18 +65,11 @@ exec(SlConn *conn, const char *sql)
 	(void) sl_remote_exec(conn, sql, 0, NULL);
 }
 
-/* For what is done again and again: some of it for hours. */
-static MemoryContext
-make_short_context(void)
-{
-	return AllocSetContextCreate(CurrentMemoryContext, "shardlet answer", ALLOCSET_SMALL_SIZES);
-}
-
 /* The first value of the answer; what it came with is not kept. */
 static char *
 ask(SlConn *conn, const char *sql, int param_count, const char *const *params)
 {
-	MemoryContext context = make_short_context();
+	MemoryContext context = sl_move_short_context();
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 	const char *value = sl_remote_value(sl_remote_exec(conn, sql, param_count, params), 0, 0);
 	char	   *result;
@@ -224,14 +217,17 @@ static int64
 find_lag(SlMover *mover, SlConn *source)
 {
 	const char *name = mover->move.name;
-	char	   *lag = ask(source, "SELECT CASE WHEN active THEN pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn)::pg_catalog.int8 ELSE -1 END FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1",
-						  1, &name);
+	char	   *answer = ask(source, "SELECT CASE WHEN active THEN pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn)::pg_catalog.int8 ELSE -1 END FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1",
+							 1, &name);
+	int64		result;
 
-	if (lag == NULL)
+	if (answer == NULL)
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
 				errmsg("replication slot \"%s\" is gone from shard \"%s\"", name, source->shard));
-	return strtoll(lag, NULL, 10);
+	result = strtoll(answer, NULL, 10);
+	pfree(answer);
+	return result;
 }
 
 /* Does the target fail to apply what comes? */
@@ -247,6 +243,8 @@ check_errors(SlMover *mover, SlConn *target)
 				errcode(SL_ERR_DIFFERENT),
 				errmsg("shard \"%s\" could not apply changes", target->shard),
 				errhint("The log of its server says why."));
+	if (count != NULL)
+		pfree(count);
 }
 
 /* Writes a row into the source's log; returns the question whether it has arrived. */
@@ -257,13 +255,17 @@ send_marker(SlMover *mover, SlConn *source)
 	char	   *number = ask(source, psprintf("INSERT INTO %s SELECT coalesce(pg_catalog.max(n), 0) OPERATOR(pg_catalog.+) 1 FROM %s RETURNING n",
 											  marker, marker), 0, NULL);
 
-	return psprintf("SELECT EXISTS (SELECT FROM %s WHERE n OPERATOR(pg_catalog.=) %s)", marker, number);
+	char	   *result = psprintf("SELECT EXISTS (SELECT FROM %s WHERE n OPERATOR(pg_catalog.=) %s)", marker, number);
+
+	pfree(marker);
+	pfree(number);
+	return result;
 }
 
 static bool
 has_marker(SlConn *target, const char *question)
 {
-	MemoryContext context = make_short_context();
+	MemoryContext context = sl_move_short_context();
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 	bool		result = sl_remote_bool(sl_remote_ask(target, question, 0, NULL), 0, 0);
 
@@ -302,7 +304,7 @@ look_after_changes(SlMover *mover, SlConn *source, SlConn *target, Lag *lag)
 static bool
 hold_writers(SlMover *mover, SlConn *holder)
 {
-	MemoryContext context = make_short_context();
+	MemoryContext context = sl_move_short_context();
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 	const char *params[] = {NameStr(mover->map->name), psprintf("%lld", (long long) mover->move.shardlet),
 	CppAsString2(HOLD_LOCK_MS)};
@@ -323,7 +325,7 @@ hold_writers(SlMover *mover, SlConn *holder)
 static void
 let_writers(SlConn *holder)
 {
-	MemoryContext context = make_short_context();
+	MemoryContext context = sl_move_short_context();
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 
 	exec(holder, "ROLLBACK");
@@ -435,6 +437,17 @@ sl_move_make_pause(SlMover *mover, SlConn *holder, SlConn *source, SlConn *targe
 
 /* The end ---------------------------------------------------------------------------------- */
 
+/* Sends away whoever reads from the slot.  Returns whether there was somebody. */
+static bool
+stop_reader(SlConn *source, const char *name)
+{
+	char	   *count = ask(source, "SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(active_pid)) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1 AND active", 1, &name);
+	bool		result = strcmp(count, "0") != 0;
+
+	pfree(count);
+	return result;
+}
+
 /* Whoever still reads from the slot is sent away, as often as he comes back. */
 static void
 drop_slot(SlMover *mover, SlConn *source)
@@ -442,7 +455,7 @@ drop_slot(SlMover *mover, SlConn *source)
 	const char *name = mover->move.name;
 	TimestampTz since = GetCurrentTimestamp();
 
-	while (strcmp(ask(source, "SELECT pg_catalog.count(pg_catalog.pg_terminate_backend(active_pid)) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1 AND active", 1, &name), "0") != 0)
+	while (stop_reader(source, name))
 		sl_move_pause(mover, since, "a replication slot to be free");
 	exec(source, psprintf("SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) '%s'", name));
 }

@@ -25,6 +25,7 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -119,6 +120,26 @@ sl_move_wait_for_users(SlMover *mover)
 	wait_for_map(mover, mover->map->id, since);
 }
 
+/* For what is done again and again: some of it for hours. */
+MemoryContext
+sl_move_short_context(void)
+{
+	return AllocSetContextCreate(CurrentMemoryContext, "shardlet answer", ALLOCSET_SMALL_SIZES);
+}
+
+/* Is one of these transactions still there? */
+static bool
+has_writers(SlConn *conn, const char *writers)
+{
+	MemoryContext context = sl_move_short_context();
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	bool		result = strcmp(sl_remote_value(sl_remote_ask(conn, LEFT_SQL, 1, &writers), 0, 0), "0") != 0;
+
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+	return result;
+}
+
 /* Waits for all transactions of the shard that have written to the tables. */
 void
 sl_move_wait_for_writers(SlMover *mover, SlConn *conn)
@@ -129,6 +150,6 @@ sl_move_wait_for_writers(SlMover *mover, SlConn *conn)
 
 	if (writers == NULL)
 		return;
-	while (strcmp(sl_remote_value(sl_remote_ask(conn, LEFT_SQL, 1, &writers), 0, 0), "0") != 0)
+	while (has_writers(conn, writers))
 		sl_move_pause(mover, since, "transactions that write to the tables on the shard");
 }
