@@ -231,6 +231,31 @@ begin_anew(SlMove *move)
 	sl_move_update(move);
 }
 
+/*
+ * Who goes on with a move does so as himself: whoever began it may have lost his rights,
+ * or be gone.  If he cannot connect to the shards either, everything stays as it is.
+ */
+static void
+take_over(SlMove *move)
+{
+	int32		shards[] = {move->from_shard, move->to_shard};
+
+	if (move->user == GetUserId())
+		return;
+	for (int i = 0; i < (int) lengthof(shards); i++)
+	{
+		SlShard    *shard = sl_shard_by_id(shards[i]);
+		SlTarget	target;
+
+		if (!shard->exists)
+			continue;
+		target = sl_remote_target(shard);
+		sl_conn_close(sl_remote_open(&target));
+	}
+	move->user = GetUserId();
+	sl_move_update(move);
+}
+
 /* resume_move(move) */
 Datum
 shardlet_resume_move(PG_FUNCTION_ARGS)
@@ -245,7 +270,9 @@ shardlet_resume_move(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				errcode(SL_ERR_INVALID),
 				errmsg("move %lld is over", (long long) id));
-	if (!move.is_open)
+	if (move.is_open)
+		take_over(&move);
+	else
 		begin_anew(&move);
 	SPI_commit();
 
