@@ -17,6 +17,9 @@
 
 #define MAX_STREAMS 4
 
+/* Tables of a shard are locked within that time, or it is tried again. */
+#define LOCK_MS "1s"
+
 /*
  * Before the range is locked a marker must arrive so fast, or while writers are kept
  * out for a moment; each is tried so often.  Between such moments writers are let in.
@@ -525,6 +528,52 @@ lock_sql(List *tables, const char *mode)
 	return sql.data;
 }
 
+/* Returns false if others keep the tables locked. */
+static bool
+lock_tables_on(SlConn *conn, const char *sql)
+{
+	SlFailure  *failure;
+
+	exec(conn, "SELECT pg_catalog.set_config('lock_timeout', '" LOCK_MS "', true)");
+	(void) sl_remote_try(conn, sql, 0, NULL, DT_NOEND, &failure);
+	if (failure != NULL && failure->sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
+		sl_failure_raise(failure, conn->shard, sql);
+	if (failure == NULL)
+		exec(conn, "SET LOCAL lock_timeout TO DEFAULT");
+	return failure == NULL;
+}
+
+/* Locks the tables on the router, then everywhere.  Returns false if that is not possible now. */
+static bool
+lock_tables(SlMover *mover, const Pairs *pairs, SlConn *witness)
+{
+	bool		result = true;
+	ListCell   *cell;
+
+	foreach(cell, mover->tables)
+	{
+		if (!ConditionalLockRelationOid(((SlMoveTable *) lfirst(cell))->relid, AccessShareLock))
+			return false;
+	}
+	mover->map = sl_map_get_by_id(mover->move.map_id);
+	check_relations(mover, mover->map);
+	mover->tables = sl_move_tables(mover->map, &mover->range);
+	if (mover->tables == NIL)
+		return true;
+	for (int i = 0; i < pairs->count && result; i++)
+		result = lock_tables_on(pairs->sources[i], lock_sql(mover->tables, "ACCESS SHARE")) &&
+			lock_tables_on(pairs->targets[i], lock_sql(mover->tables, "ROW EXCLUSIVE"));
+	return result && lock_tables_on(witness, lock_sql(mover->tables, "ACCESS SHARE"));
+}
+
+static void
+exec_everywhere(Pairs *pairs, SlConn *witness, const char *sql)
+{
+	exec_on_all(pairs->sources, pairs->count, sql);
+	exec_on_all(pairs->targets, pairs->count, sql);
+	exec(witness, sql);
+}
+
 /*
  * Fixes how the tables are made for as long as these transactions last, and finds
  * out how that is: it may have changed since the step began, and a column that
@@ -533,27 +582,23 @@ lock_sql(List *tables, const char *mode)
  * DDL locks the router's table before those of the shards.  So while that one is
  * held here, nobody is between the two shards; later ones wait for the source, with
  * nothing on the target that a connection of ours would still have to wait for.
- * Hence all of them take all locks now.
+ * Hence all of them take all locks now.  If somebody on a shard keeps them from
+ * that, everything is let go for a moment: whoever waits for the router's table
+ * does not wait for him.
  */
 static void
-fix_tables(SlMover *mover, const Pairs *pairs, SlConn *witness)
+fix_tables(SlMover *mover, Pairs *pairs, SlConn *witness)
 {
-	ListCell   *cell;
+	TimestampTz since = GetCurrentTimestamp();
 
-	foreach(cell, mover->tables)
-		LockRelationOid(((SlMoveTable *) lfirst(cell))->relid, AccessShareLock);
-	mover->map = sl_map_get_by_id(mover->move.map_id);
-	check_relations(mover, mover->map);
-	mover->tables = sl_move_tables(mover->map, &mover->range);
-	if (mover->tables != NIL)
+	exec_everywhere(pairs, witness, "SAVEPOINT shardlet_lock");
+	while (!lock_tables(mover, pairs, witness))
 	{
-		for (int i = 0; i < pairs->count; i++)
-		{
-			exec(pairs->sources[i], lock_sql(mover->tables, "ACCESS SHARE"));
-			exec(pairs->targets[i], lock_sql(mover->tables, "ROW EXCLUSIVE"));
-		}
-		exec(witness, lock_sql(mover->tables, "ACCESS SHARE"));
+		exec_everywhere(pairs, witness, "ROLLBACK TO shardlet_lock");
+		sl_move_begin(mover);
+		sl_move_pause(mover, since, "those who have locked tables of the map");
 	}
+	exec_everywhere(pairs, witness, "RELEASE shardlet_lock");
 
 	/* Lets go of the router's. */
 	sl_move_begin(mover);

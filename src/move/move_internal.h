@@ -87,6 +87,7 @@ extern void sl_move_unsubscribe(SlMover *mover, SlConn *target);
 extern MemoryContext sl_move_short_context(void);
 extern void sl_move_nap(SlMover *mover, int milliseconds);
 extern void sl_move_pause(SlMover *mover, TimestampTz since, const char *what);
+extern void sl_move_exec(SlMover *mover, SlConn *conn, const char *sql);
 extern void sl_move_wait_for_users(SlMover *mover);
 extern void sl_move_wait_for_snapshots(SlMover *mover);
 extern void sl_move_wait_for_writers(SlMover *mover, SlConn *conn);

@@ -59,12 +59,6 @@
 	" (SELECT 'prepared transaction ' || gid || ' of database ' || database || ' since ' || prepared::pg_catalog.timestamptz(0)" \
 	" FROM pg_catalog.pg_prepared_xacts ORDER BY prepared LIMIT 1))"
 
-static void
-exec(SlConn *conn, const char *sql)
-{
-	(void) sl_remote_exec(conn, sql, 0, NULL);
-}
-
 /* The first value of the answer; what it came with is not kept. */
 static char *
 ask(SlConn *conn, const char *sql, int param_count, const char *const *params)
@@ -96,8 +90,8 @@ sl_move_publish(SlMover *mover, SlConn *source, SlConn *target)
 	ListCell   *cell;
 	char	   *marker = psprintf("CREATE TABLE IF NOT EXISTS %s (n bigint PRIMARY KEY)", marker_of(mover));
 
-	exec(source, marker);
-	exec(target, marker);
+	sl_move_exec(mover, source, marker);
+	sl_move_exec(mover, target, marker);
 	initStringInfo(&sql);
 	appendStringInfo(&sql, "CREATE PUBLICATION %s FOR TABLE %s", mover->move.name, marker_of(mover));
 	foreach(cell, mover->tables)
@@ -107,7 +101,7 @@ sl_move_publish(SlMover *mover, SlConn *source, SlConn *target)
 		appendStringInfo(&sql, ", TABLE %s WHERE (%s)", table->name, table->condition);
 	}
 	appendStringInfoString(&sql, " WITH (publish = 'insert, update, delete', publish_via_partition_root = true)");
-	exec(source, sql.data);
+	sl_move_exec(mover, source, sql.data);
 }
 
 /*
@@ -195,7 +189,7 @@ sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target)
 										  is_binary(mover->tables) ? "true" : "false"), 0, NULL, DT_NOEND, &failure);
 	if (failure != NULL)
 		sl_failure_raise(failure, target->shard, NULL);
-	exec(target, psprintf("ALTER SUBSCRIPTION %s ENABLE", name));
+	sl_move_exec(mover, target, psprintf("ALTER SUBSCRIPTION %s ENABLE", name));
 }
 
 /* Following ------------------------------------------------------------------------------ */
@@ -311,7 +305,7 @@ hold_writers(SlMover *mover, SlConn *holder)
 	SlFailure  *failure;
 	bool		result;
 
-	exec(holder, "BEGIN");
+	(void) sl_remote_exec(holder, "BEGIN", 0, NULL);
 	(void) sl_remote_try(holder, "SELECT shardlet.guard_lock($1::pg_catalog.name, $2::pg_catalog.int8, $3::pg_catalog.int4)",
 						 lengthof(params), params, DT_NOEND, &failure);
 	if (failure != NULL && failure->sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
@@ -328,7 +322,7 @@ let_writers(SlConn *holder)
 	MemoryContext context = sl_move_short_context();
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 
-	exec(holder, "ROLLBACK");
+	(void) sl_remote_exec(holder, "ROLLBACK", 0, NULL);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(context);
 }
@@ -457,7 +451,7 @@ drop_slot(SlMover *mover, SlConn *source)
 
 	while (stop_reader(source, name))
 		sl_move_pause(mover, since, "a replication slot to be free");
-	exec(source, psprintf("SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) '%s'", name));
+	sl_move_exec(mover, source, psprintf("SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) '%s'", name));
 }
 
 /*
@@ -468,8 +462,8 @@ void
 sl_move_unpublish(SlMover *mover, SlConn *source)
 {
 	drop_slot(mover, source);
-	exec(source, psprintf("DROP PUBLICATION IF EXISTS %s", mover->move.name));
-	exec(source, psprintf("DROP TABLE IF EXISTS %s", marker_of(mover)));
+	sl_move_exec(mover, source, psprintf("DROP PUBLICATION IF EXISTS %s", mover->move.name));
+	sl_move_exec(mover, source, psprintf("DROP TABLE IF EXISTS %s", marker_of(mover)));
 }
 
 /*
@@ -483,9 +477,9 @@ sl_move_unsubscribe(SlMover *mover, SlConn *target)
 
 	if (strcmp(ask(target, "SELECT pg_catalog.count(*) FROM pg_catalog.pg_subscription WHERE subname OPERATOR(pg_catalog.=) $1", 1, &name), "0") != 0)
 	{
-		exec(target, psprintf("ALTER SUBSCRIPTION %s DISABLE", name));
-		exec(target, psprintf("ALTER SUBSCRIPTION %s SET (slot_name = NONE)", name));
-		exec(target, psprintf("DROP SUBSCRIPTION %s", name));
+		sl_move_exec(mover, target, psprintf("ALTER SUBSCRIPTION %s DISABLE", name));
+		sl_move_exec(mover, target, psprintf("ALTER SUBSCRIPTION %s SET (slot_name = NONE)", name));
+		sl_move_exec(mover, target, psprintf("DROP SUBSCRIPTION %s", name));
 	}
-	exec(target, psprintf("DROP TABLE IF EXISTS %s", marker_of(mover)));
+	sl_move_exec(mover, target, psprintf("DROP TABLE IF EXISTS %s", marker_of(mover)));
 }

@@ -34,6 +34,9 @@
 
 #define STEP_MS 20
 
+/* While a shard runs a statement, somebody may cancel the move. */
+#define TICK_MS 200
+
 /* Locks that only writers take, of the table and its partitions. */
 #define WRITERS_SQL \
 	"SELECT pg_catalog.array_agg(DISTINCT l.virtualtransaction) FROM pg_catalog.pg_locks l" \
@@ -61,11 +64,10 @@ sl_move_nap(SlMover *mover, int milliseconds)
 	sl_move_look_up(mover);
 }
 
-/* The same; fails as well when it took too long. */
-void
-sl_move_pause(SlMover *mover, TimestampTz since, const char *what)
+/* Fails when something took too long. */
+static void
+check_patience(TimestampTz since, const char *what)
 {
-	sl_move_nap(mover, STEP_MS);
 	if (sl_move_wait_timeout > 0 &&
 		TimestampDifferenceExceeds(since, GetCurrentTimestamp(), sl_move_wait_timeout))
 		ereport(ERROR,
@@ -73,6 +75,14 @@ sl_move_pause(SlMover *mover, TimestampTz since, const char *what)
 				errmsg("gave up waiting for %s", what),
 				errdetail("They were waited for longer than shardlet.move_wait_timeout, %d ms.",
 						  sl_move_wait_timeout));
+}
+
+/* A moment passes.  Fails as well when it took too long. */
+void
+sl_move_pause(SlMover *mover, TimestampTz since, const char *what)
+{
+	sl_move_nap(mover, STEP_MS);
+	check_patience(since, what);
 }
 
 static void
@@ -118,6 +128,70 @@ sl_move_wait_for_users(SlMover *mover)
 		wait_for_holders(mover, &tag, since);
 	}
 	wait_for_map(mover, mover->map->id, since);
+}
+
+/* Takes in what has come.  Returns true if everything sent was answered. */
+static bool
+is_answered(SlConn *conn, SlFailure **first_failure)
+{
+	while (conn->state != SL_CONN_CLOSED)
+	{
+		SlFailure  *failure = NULL;
+		PGresult   *result;
+		SlEvent		event = sl_flight_next(conn, &result, &failure);
+
+		if (result != NULL)
+			PQclear(result);
+		if (event == SL_EVENT_FAILED && *first_failure == NULL)
+			*first_failure = failure;
+		if (event == SL_EVENT_IDLE)
+			return true;
+		if (event == SL_EVENT_NONE)
+			return false;
+	}
+	return true;
+}
+
+static void
+wait_for_answer(SlMover *mover, SlConn *conn, SlFailure **failure)
+{
+	TimestampTz since = GetCurrentTimestamp();
+
+	while (!is_answered(conn, failure))
+	{
+		InvalidateCatalogSnapshot();
+		if (sl_wait_conn(conn, sl_wait_deadline(TICK_MS)))
+			(void) sl_conn_read(conn, failure);
+		sl_move_look_up(mover);
+		check_patience(since, "those who have locks on the shard");
+	}
+}
+
+/*
+ * Runs a statement on a shard that may have to wait for a lock there, however long that
+ * is held: as long as nobody cancels the move.
+ */
+void
+sl_move_exec(SlMover *mover, SlConn *conn, const char *sql)
+{
+	SlFailure  *failure = NULL;
+
+	sl_flight_query(conn, sql, 0, NULL);
+	sl_flight_sync(conn);
+	PG_TRY();
+	{
+		wait_for_answer(mover, conn, &failure);
+	}
+	PG_CATCH();
+	{
+		/* It must not be done when nobody wants it any more. */
+		MemoryContextSwitchTo(mover->context);
+		sl_cancel(list_make1(conn));
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (failure != NULL)
+		sl_failure_raise(failure, conn->shard, sql);
 }
 
 /* For what is done again and again: some of it for hours. */
