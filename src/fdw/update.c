@@ -24,13 +24,46 @@
 /* What tells where a row is: ctid and the OID of its table there. */
 #define IDENTITY_PARAMS 2
 
+static bool
+may_change_key(const SlModify *modify)
+{
+	TupleDesc	descriptor = RelationGetDescr(modify->relation);
+
+	for (int i = 0; i < modify->route.table->key_count; i++)
+	{
+		AttrNumber	key = modify->route.table->key[i];
+
+		if (list_member_int(modify->update_columns, key) ||
+			TupleDescAttr(descriptor, key - 1)->attgenerated != '\0')
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A row that comes to a shardlet which is being moved online must be written as a
+ * whole: what an UPDATE leaves where it is, out of line, does not reach the
+ * other shard (guard.c).  Moves that begin later wait for this statement.
+ */
+static List *
+add_out_of_line(const SlModify *modify)
+{
+	TupleDesc	descriptor = RelationGetDescr(modify->relation);
+	List	   *result = list_copy(modify->update_columns);
+	ListCell   *cell;
+
+	foreach(cell, sl_copy_row_columns(descriptor))
+	{
+		if (TupleDescAttr(descriptor, lfirst_int(cell) - 1)->attlen == -1)
+			result = list_append_unique_int(result, lfirst_int(cell));
+	}
+	return result;
+}
+
 /* Prepares to change rows that come from the plan. */
 void
 sl_update_prepare(SlModify *modify, Plan *subplan)
 {
-	TupleDesc	descriptor = RelationGetDescr(modify->relation);
-	ListCell   *cell;
-
 	modify->ctid_junk = ExecFindJunkAttributeInTlist(subplan->targetlist, SL_JUNK_CTID);
 	modify->shard_junk = ExecFindJunkAttributeInTlist(subplan->targetlist, SL_JUNK_SHARD);
 	modify->table_junk = ExecFindJunkAttributeInTlist(subplan->targetlist, SL_JUNK_TABLE);
@@ -40,19 +73,13 @@ sl_update_prepare(SlModify *modify, Plan *subplan)
 	modify->delete_sql = sl_write_delete(modify->relation, modify->returning);
 	if (modify->operation == CMD_DELETE)
 		return;
+	modify->key_may_change = may_change_key(modify);
+	if (modify->key_may_change && modify->route.map != NULL && sl_stray_is_followed(modify->route.map))
+		modify->update_columns = add_out_of_line(modify);
 	modify->update_sql = sl_write_update(modify->relation, modify->update_columns,
 										 modify->returning);
-	modify->update_values = sl_copy_row_make_text(descriptor, modify->update_columns);
+	modify->update_values = sl_copy_row_make_text(RelationGetDescr(modify->relation), modify->update_columns);
 	modify->move_sql = sl_write_delete(modify->relation, NIL);
-	for (int i = 0; i < modify->route.table->key_count; i++)
-	{
-		AttrNumber	key = modify->route.table->key[i];
-
-		foreach(cell, modify->update_columns)
-			modify->key_may_change = modify->key_may_change || lfirst_int(cell) == key;
-		if (TupleDescAttr(descriptor, key - 1)->attgenerated != '\0')
-			modify->key_may_change = true;
-	}
 }
 
 static Datum

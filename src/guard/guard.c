@@ -12,6 +12,8 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_class.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -118,12 +120,56 @@ same_key(const Watch *watch, const Datum *a, const Datum *b)
 	return true;
 }
 
+/* Is the column's value out of line, where it was before the UPDATE? */
+static bool
+is_left_in_place(const TriggerData *data, AttrNumber column)
+{
+	bool		is_null;
+	bool		was_null;
+	struct varlena *value = (struct varlena *) DatumGetPointer(slot_getattr(data->tg_newslot, column, &is_null));
+	struct varlena *old_value = (struct varlena *) DatumGetPointer(slot_getattr(data->tg_trigslot, column, &was_null));
+
+	return !is_null && !was_null && VARATT_IS_EXTERNAL_ONDISK(value) && VARATT_IS_EXTERNAL_ONDISK(old_value) &&
+		memcmp(value, old_value, VARSIZE_EXTERNAL(value)) == 0;
+}
+
+/*
+ * A row comes to a shardlet that is being moved online, by an UPDATE of its key.  The
+ * other shard gets it as a new row, and of new rows logical replication does not
+ * send what an UPDATE left where it was: such values would be NULL there.  With
+ * REPLICA IDENTITY FULL they are taken from the old row.
+ */
+static void
+check_arrival(const TriggerData *data, const SlGuardMap *map, int64 shardlet)
+{
+	TupleDesc	descriptor = RelationGetDescr(data->tg_relation);
+
+	if (data->tg_relation->rd_rel->relreplident == REPLICA_IDENTITY_FULL)
+		return;
+	for (int i = 0; i < descriptor->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(descriptor, i);
+
+		if (column->attisdropped || column->attlen != -1 || !is_left_in_place(data, column->attnum))
+			continue;
+		ereport(ERROR,
+				errcode(SL_ERR_READ_ONLY),
+				errmsg("row of table \"%s\" cannot get a key of shardlet %lld now",
+					   RelationGetRelationName(data->tg_relation), (long long) shardlet),
+				errdetail("The shardlet of map \"%s\" is being moved, and column \"%s\" of the row, which is stored out of line, would be lost.",
+						  NameStr(map->name), NameStr(column->attname)),
+				errhint("Change the key through the router, or wait for the end of the move."));
+	}
+}
+
 /* The old row and the new one: both keys have to be this shard's. */
 static void
 check_rows(Watch *watch, const TriggerData *data)
 {
 	Datum		key[SL_MAX_KEYS] = {0};
 	Datum		new_key[SL_MAX_KEYS] = {0};
+	const SlGuardEntry *entry;
+	int64		shardlet;
 
 	if (!watch->map->is_known)
 	{
@@ -131,12 +177,15 @@ check_rows(Watch *watch, const TriggerData *data)
 		return;
 	}
 	read_key(watch, data->tg_trigslot, key);
-	(void) sl_guard_claim(watch->map, key, true);
+	shardlet = sl_guard_claim(watch->map, key, true)->id;
 	if (!TRIGGER_FIRED_BY_UPDATE(data->tg_event))
 		return;
 	read_key(watch, data->tg_newslot, new_key);
-	if (!same_key(watch, key, new_key))
-		(void) sl_guard_claim(watch->map, new_key, true);
+	if (same_key(watch, key, new_key))
+		return;
+	entry = sl_guard_claim(watch->map, new_key, true);
+	if (entry->state == SL_STATE_MOVING && entry->id != shardlet)
+		check_arrival(data, watch->map, entry->id);
 }
 
 /* guard(map, column, ...): the trigger of sharded tables */

@@ -257,6 +257,7 @@ extern void sl_stray_insert(const SlStray *stray);
 extern void sl_stray_delete(int32 map_id, int64 move);
 extern void sl_stray_delete_all(int32 map_id);
 extern void sl_stray_hold(int32 map_id);
+extern bool sl_stray_is_followed(const SlMap *map);
 extern bool sl_stray_is_newer(const SlMap *map, Snapshot snapshot);
 extern void sl_stray_check_writable(const SlMap *map);
 extern int64 sl_map_move_of(int64 shardlet);

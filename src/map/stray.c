@@ -188,6 +188,18 @@ sl_stray_is_newer(const SlMap *map, Snapshot snapshot)
 	return false;
 }
 
+/* Does a range of the map go to another shard while rows of it are written? */
+bool
+sl_stray_is_followed(const SlMap *map)
+{
+	for (int i = 0; i < map->stray_count; i++)
+	{
+		if (!map->strays[i].is_behind && map->strays[i].range.state == SL_STATE_MOVING)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Fails if a range of the map takes no writes for the time of a move.  For
  * statements that are not of some keys on list maps, whose shardlets nobody
