@@ -136,6 +136,7 @@ drop_index_there(SlDdl *ddl, const DropStmt *statement, const SlIndex *index)
 		LockRelationOid(index->table->relid, statement->concurrent ?
 						ShareUpdateExclusiveLock : AccessExclusiveLock);
 	}
+	sl_ddl_check_index_at_rest(index->table, index->name);
 	sl_ddl_add_step(ddl, sl_table_homes(index->table),
 					psprintf("DROP INDEX %s%s%s", statement->concurrent ? "CONCURRENTLY " : "",
 							 index->name, behavior_text(statement)));

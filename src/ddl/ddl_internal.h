@@ -148,6 +148,11 @@ extern bool sl_ddl_draws(Oid relid, const char *column);
 extern void sl_ddl_set_own_default(SlDdl *ddl, const SlTable *table, const char *table_name,
 								   const char *column);
 
+/* ddl_move.c */
+extern void sl_ddl_check_rest(const SlTable *table, const char *what);
+extern void sl_ddl_check_index_at_rest(const SlTable *table, const char *qualified);
+extern void sl_ddl_check_alter_at_rest(const SlTable *table, const AlterTableCmd *command);
+
 /* ddl_index.c */
 typedef struct SlIndex
 {

@@ -1,0 +1,108 @@
+/*
+ * ddl_move.c
+ *		DDL on a table while a shardlet of its map is being moved.
+ *
+ * Rows of the shardlet are on two shards then, and each of them runs the statement for
+ * itself; online, changes from before it may be applied behind it.  So whatever
+ * computes values for rows, fills in values that a change does not have, or takes
+ * away what the changes of a row are known by, would make the copy another one
+ * without anybody noticing.  It has to wait for the move; everything else does not.
+ *
+ * The caller has locked the router's table.  A move that begins from then on waits for
+ * him before it copies rows, and one that began before is seen here.
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "ddl/ddl_internal.h"
+
+/* Subcommands of ALTER TABLE that have to wait. */
+static const struct
+{
+	AlterTableType type;
+	const char *what;
+}			disturbing[] = {
+	{AT_AlterColumnType, "change the type of a column of"},
+	{AT_ColumnDefault, "change a default of"},
+	{AT_DropExpression, "change a generated column of"},
+	{AT_SetExpression, "change a generated column of"},
+	{AT_ReplicaIdentity, "change the replica identity of"},
+	{AT_AttachPartition, "attach a partition to"},
+	{AT_DetachPartition, "detach a partition from"},
+};
+
+static bool
+is_moving(const SlTable *table)
+{
+	return table->kind == SL_TABLE_SHARDED && sl_map_get(table->map)->stray_count > 0;
+}
+
+/* Fails if a shardlet of the table's map is being moved. */
+void
+sl_ddl_check_rest(const SlTable *table, const char *what)
+{
+	int64		move;
+
+	if (!is_moving(table))
+		return;
+	move = sl_map_get(table->map)->strays[0].move;
+	ereport(ERROR,
+			errcode(SL_ERR_INVALID),
+			errmsg("cannot %s table \"%s\" now", what, get_rel_name(table->relid)),
+			errdetail("A shardlet of map \"%s\" is being moved: see move %lld in shardlet.moves.",
+					  table->map, (long long) move),
+			errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld).", (long long) move));
+}
+
+/* Have the shards a unique index of the table for which the condition on $1 holds? */
+static bool
+has_unique(const SlTable *table, const char *condition, const char *param)
+{
+	char	   *sql = psprintf("SELECT EXISTS (SELECT FROM pg_catalog.pg_index i"
+							   " WHERE i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass(%s)::pg_catalog.oid AND i.indisunique AND %s)",
+							   quote_literal_cstr(sl_ddl_name(table->relid)), condition);
+
+	return sl_ddl_shards_that(sl_table_homes(table), sql, param, true) != NIL;
+}
+
+/*
+ * An index, or the constraint of that name, goes.  Any unique one may be what rows
+ * are known by in the log; only the shards know which are there.
+ */
+void
+sl_ddl_check_index_at_rest(const SlTable *table, const char *qualified)
+{
+	if (is_moving(table) &&
+		has_unique(table, "i.indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid", qualified))
+		sl_ddl_check_rest(table, "drop a unique index or constraint of");
+}
+
+/* The same for one that goes with a column. */
+static void
+check_column_at_rest(const SlTable *table, const char *column)
+{
+	if (is_moving(table) &&
+		has_unique(table, "EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid"
+				   " AND a.attname OPERATOR(pg_catalog.=) $1::pg_catalog.name AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey::pg_catalog.int2[]))",
+				   column))
+		sl_ddl_check_rest(table, "drop a column of a unique index or constraint of");
+}
+
+/* Refuses a subcommand of ALTER TABLE that has to wait. */
+void
+sl_ddl_check_alter_at_rest(const SlTable *table, const AlterTableCmd *command)
+{
+	for (int i = 0; i < (int) lengthof(disturbing); i++)
+	{
+		if (disturbing[i].type == command->subtype)
+			sl_ddl_check_rest(table, disturbing[i].what);
+	}
+	if (command->subtype == AT_DropConstraint)
+		sl_ddl_check_index_at_rest(table, sl_ddl_name_in(table->relid, command->name));
+	else if (command->subtype == AT_DropColumn)
+		check_column_at_rest(table, command->name);
+}
