@@ -91,6 +91,24 @@ CALL shardlet.cancel_move(1);
 CALL shardlet.resume_move(1);
 SELECT count(*) >= 0 FROM shardlet.moves;
 RESET ROLE;
+-- What an error says is for the one whose move it is, and for those who watch.
+BEGIN;
+INSERT INTO shardlet.catalog_move SELECT -1, 0, 0, 0, 0, 'online', 'undo', 'online', current_user::regrole, false, false, 0, 0, 0, 0, 0, 0, 0, 0,
+	now(), now(), 'Key (k)=(secret) exists';
+SELECT last_error FROM shardlet.moves WHERE move = -1;
+SET ROLE move_nobody;
+SELECT move, last_error FROM shardlet.moves WHERE move = -1;
+RESET ROLE;
+GRANT pg_read_all_stats TO move_nobody;
+SET ROLE move_nobody;
+SELECT last_error FROM shardlet.moves WHERE move = -1;
+RESET ROLE;
+REVOKE pg_read_all_stats FROM move_nobody;
+UPDATE shardlet.catalog_move SET user_id = 'move_nobody'::regrole WHERE move = -1;
+SET ROLE move_nobody;
+SELECT last_error FROM shardlet.moves WHERE move = -1;
+RESET ROLE;
+ROLLBACK;
 DROP ROLE move_nobody;
 DROP TABLE t;
 SELECT count(shardlet.drop_map(map)) FROM shardlet.maps;

@@ -51,6 +51,7 @@ CREATE TABLE shardlet.catalog_move (
 CREATE INDEX catalog_move_shardlet ON shardlet.catalog_move (shardlet);
 CREATE SEQUENCE shardlet.move_id_seq;
 
+-- An error of a shard can have values of rows in it.
 CREATE VIEW shardlet.moves AS
 SELECT
 	v.move,
@@ -71,7 +72,8 @@ SELECT
 	v.attempts,
 	v.started,
 	v.changed,
-	v.last_error
+	CASE WHEN pg_catalog.pg_has_role(v.user_id, 'USAGE') OR pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')
+		THEN v.last_error END AS last_error
 FROM shardlet.catalog_move v
 	LEFT JOIN shardlet.catalog_map m USING (map_id)
 	LEFT JOIN shardlet.shards f ON f.id = v.from_shard
