@@ -66,6 +66,15 @@ RESET client_min_messages;
 \set VERBOSITY default
 SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int);
 
+-- A shard that has lost a table does not keep it from being dropped or forgotten.
+CREATE TABLE gone (k bigint PRIMARY KEY);
+SELECT shardlet.distribute('gone', 'dd', 'k');
+SELECT count(*) FROM shardlet.execute('dd', 'DROP TABLE ddl_drop.gone', shards => '{s2}');
+BEGIN; DROP TABLE gone; SELECT * FROM there(); ROLLBACK;
+BEGIN; SELECT shardlet.detach('gone'); ROLLBACK;
+SELECT count(*) FROM shardlet.execute('dd', 'DROP TABLE ddl_drop.gone', shards => '{s1,s3}');
+DROP TABLE gone;
+
 -- Where a table's map or shard is not known, as while a dump is restored, there is
 -- nobody to carry anything to.
 CREATE FOREIGN TABLE lost (k bigint) SERVER shardlet_tables OPTIONS (map 'no_such_map', key 'k');

@@ -56,12 +56,13 @@ drop_there(SlDdl *ddl, const DropStmt *statement, List *tables)
 {
 	ListCell   *cell;
 
+	/* A shard that has lost the table must not keep anybody from dropping it. */
 	foreach(cell, sl_ddl_groups(tables))
 	{
 		SlDdlGroup *group = lfirst(cell);
 
 		sl_ddl_add_step(ddl, group->shards,
-						psprintf("DROP TABLE %s%s", names_of(group->tables), behavior_text(statement)));
+						psprintf("DROP TABLE IF EXISTS %s%s", names_of(group->tables), behavior_text(statement)));
 	}
 }
 

@@ -90,8 +90,8 @@ sl_guarding_put_reference(List *shards, const char *schema, const char *name)
 }
 
 /*
- * The table is the shards' own again.  One that cannot be reached must not keep
- * anybody from forgetting the table.
+ * The table is the shards' own again.  One that cannot be reached, or has lost the
+ * table, must not keep anybody from forgetting it.
  */
 void
 sl_guarding_drop(List *shards, const char *schema, const char *name)
@@ -113,6 +113,6 @@ sl_guarding_drop(List *shards, const char *schema, const char *name)
 					errdetail("%s", replies[i].failure->message),
 					errhint("SELECT shardlet.unguard_table('%s') there.", params[0]));
 	}
-	sl_command_everywhere(open, open_count, "SELECT shardlet.unguard_table($1)", lengthof(params),
-						  params, true);
+	sl_command_everywhere(open, open_count, "SELECT shardlet.unguard_table(pg_catalog.to_regclass($1))",
+						  lengthof(params), params, true);
 }
