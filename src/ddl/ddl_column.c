@@ -447,7 +447,7 @@ sl_ddl_add_column(const SlDdl *ddl, const SlTable *table, const char *table_name
 	SlColumnText result = {0};
 	Node	   *expression = default_of(table->relid, column->colname);
 
-	/* Later rows of a copy, too, would get what the default is when they come. */
+	/* What is applied later would get the default of then. */
 	if (find_clause(column, CONSTR_GENERATED) != NULL || contain_mutable_functions(expression))
 		sl_ddl_check_rest(table, "add a column with computed values to");
 	if (expression != NULL && find_nextval(expression, NULL))
