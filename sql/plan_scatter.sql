@@ -129,6 +129,12 @@ INSERT INTO archive (customer_id, order_id) SELECT customer_id + 1, order_id + 1
 INSERT INTO plan_scatter_plain.archive (customer_id, order_id) SELECT customer_id + 1, order_id + 1000 FROM plan_scatter_plain.orders;
 SELECT by_road('TABLE archive');
 SELECT count(*) FROM archive a WHERE NOT EXISTS (SELECT FROM archive b WHERE b.customer_id = a.customer_id AND b.order_id = a.order_id);
+-- However the session quotes names.
+SET quote_all_identifiers = on;
+SELECT by_road('SELECT count(*) FROM orders');
+SELECT by_road('SELECT max(quote_ident(status)), max(format(''%I'', status)) FROM orders');
+SELECT by_road('SELECT quote_ident(status) FROM orders WHERE total > 10');
+RESET quote_all_identifiers;
 -- Relations of an arm of UNION are not those of the statement.
 SELECT by_road('SELECT o.order_id FROM customers c JOIN orders o USING (customer_id) JOIN items i USING (customer_id, order_id) UNION ALL SELECT customer_id FROM customers');
 -- Blanks at the end do not count in bpchar, so equal values may be on several shards.

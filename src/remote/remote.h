@@ -60,7 +60,7 @@ typedef struct SlFailure
 	int			position;		/* in the statement; 0: not known */
 } SlFailure;
 
-#define SL_NUMBER_COUNT 12
+#define SL_NUMBER_COUNT 13
 #define SL_REPORTED_COUNT 7
 
 /* The settings that change results, as PostgreSQL keeps them. */

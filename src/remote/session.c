@@ -48,7 +48,7 @@ enum
 {
 	SETTING_PATH, SETTING_READ_ONLY, SETTING_ENCODING, SETTING_FIRST_OF_SESSION,
 	SETTING_DATE_STYLE, SETTING_INTERVAL_STYLE, SETTING_FLOAT_DIGITS,
-	SETTING_LOCK_TIMEOUT = 15
+	SETTING_QUOTE_ALL = 15, SETTING_LOCK_TIMEOUT
 };
 
 static const char *const names[] = {
@@ -56,7 +56,7 @@ static const char *const names[] = {
 	"timezone", "datestyle", "intervalstyle", "extra_float_digits",
 	"standard_conforming_strings", "escape_string_warning", "backslash_quote",
 	"transform_null_equals", "array_nulls", "bytea_output", "xmlbinary", "xmloption",
-	"lock_timeout"
+	"quote_all_identifiers", "lock_timeout"
 };
 
 /* Those of them that a shard reports; search_path since 18. */
@@ -64,6 +64,13 @@ static const char *const reported_names[SL_REPORTED_COUNT] = {
 	"client_encoding", "TimeZone", "DateStyle", "IntervalStyle",
 	"standard_conforming_strings", "default_transaction_read_only", "search_path"
 };
+
+/* What we ask for ourselves, and read again, has one form. */
+static bool
+wanted_quote_all(const SlConn *conn)
+{
+	return quote_all_identifiers && !conn->plain_path;
+}
 
 static void
 read_numbers(const SlConn *conn, int *numbers)
@@ -82,6 +89,7 @@ read_numbers(const SlConn *conn, int *numbers)
 	numbers[count++] = bytea_output;
 	numbers[count++] = xmlbinary;
 	numbers[count++] = xmloption;
+	numbers[count++] = wanted_quote_all(conn);
 	Assert(count == SL_NUMBER_COUNT);
 }
 
@@ -215,6 +223,7 @@ sl_session_send(SlConn *conn)
 		values[i] = GetConfigOption(names[i], false, false);
 	if (conn->plain_values)
 		set_plain_values(values);
+	values[SETTING_QUOTE_ALL] = wanted_quote_all(conn) ? "on" : "off";
 	settings->lock_timeout = wanted_lock_timeout();
 	values[SETTING_LOCK_TIMEOUT] = psprintf("%d", settings->lock_timeout);
 	settings->is_reported = false;

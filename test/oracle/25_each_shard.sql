@@ -175,3 +175,8 @@ SELECT c.customer_id, count(o.order_id) FROM customers c LEFT JOIN orders o USIN
 SELECT DISTINCT customer_id FROM orders WHERE status = $1 AND total > 90 ORDER BY 1;
 -- with 5, 20 | 180, 300 | 20, 5
 SELECT customer_id, max(total) FROM orders WHERE customer_id BETWEEN $1 AND $2 GROUP BY customer_id ORDER BY 1;
+
+-- transaction
+SET LOCAL quote_all_identifiers = on;
+SELECT count(*), max(quote_ident(status)) FROM orders;
+SELECT quote_ident(name), format('%I', region) FROM customers WHERE customer_id = 17;
