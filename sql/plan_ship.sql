@@ -196,6 +196,25 @@ ALTER TABLE customers DROP COLUMN extra;
 EXECUTE extra(6);
 EXECUTE star;
 RESET plan_cache_mode;
+-- Nor on what backslashes mean when it runs.
+SET plan_cache_mode = force_generic_plan;
+SET escape_string_warning = off;
+PREPARE one AS SELECT coalesce(NULLIF(name, name), 'it''s \') FROM customers WHERE customer_id = 6;
+PREPARE each AS SELECT 'a\b' || name FROM customers WHERE region = 'a' AND customer_id < 7 ORDER BY customer_id;
+PREPARE fetched AS SELECT count(*) FROM customers c WHERE name <> 'x\' AND customer_id < (SELECT max(customer_id) FROM here);
+EXECUTE one;
+EXECUTE each;
+EXECUTE fetched;
+SET standard_conforming_strings = off;
+EXECUTE one;
+EXECUTE each;
+EXECUTE fetched;
+PREPARE other AS SELECT 'a\\b' || name FROM customers WHERE customer_id = 6;
+EXECUTE other;
+RESET standard_conforming_strings;
+EXECUTE other;
+RESET escape_string_warning;
+RESET plan_cache_mode;
 -- What nobody asks for is not computed.
 CREATE FUNCTION boom(x text) RETURNS int LANGUAGE plpgsql STABLE AS $$ BEGIN RAISE EXCEPTION 'boom %', x; END $$;
 SELECT CASE WHEN order_id < 0 THEN boom('negative') ELSE 0 END AS c FROM orders WHERE customer_id = 5 LIMIT 1;

@@ -11,6 +11,7 @@
 
 #include "access/sysattr.h"
 #include "nodes/plannodes.h"
+#include "parser/parser.h"
 #include "parser/parsetree.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -30,15 +31,77 @@ sl_deparse_begin_plain(void)
 	sl_guc_set_plain();
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	return nest_level;
 	(void) set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
+	return nest_level;
 }
 
 void
 sl_deparse_end_plain(int nest_level)
 {
 	AtEOXact_GUC(true, nest_level);
+}
+
+/* Behind the closing quote of a string. */
+static const char *
+end_of_string(const char *start)
+{
+	const char *at = start + 1;
+
+	while (*at != '\'' || at[1] == '\'')
+		at += *at == '\'' ? 2 : 1;
+	return at + 1;
+}
+
+static void
+write_string(StringInfo sql, const char *start, const char *end)
+{
+	if (memchr(start, '\\', end - start) == NULL)
+	{
+		appendBinaryStringInfo(sql, start, (int) (end - start));
+		return;
+	}
+	appendStringInfoChar(sql, ESCAPE_STRING_SYNTAX);
+	for (const char *at = start; at < end; at++)
+	{
+		if (*at == '\\' && standard_conforming_strings)
+			appendStringInfoChar(sql, '\\');
+		appendStringInfoChar(sql, *at);
+	}
+}
+
+/*
+ * PostgreSQL writes strings for the session's standard_conforming_strings.  A plan
+ * may run when that is another, so those with a backslash become E'...', which
+ * always means the same.  A quote within quotes is always doubled.
+ */
+char *
+sl_deparse_strings(char *written)
+{
+	StringInfoData sql;
+	const char *at = written;
+
+	if (strchr(written, '\\') == NULL)
+		return written;
+	initStringInfo(&sql);
+	while (*at != '\0')
+	{
+		const char *end = at + 1;
+
+		if (*at == '\'')
+		{
+			end = end_of_string(at);
+			write_string(&sql, at, end);
+		}
+		else
+		{
+			if (*at == '"')
+				end = strchr(end, '"') + 1;
+			appendBinaryStringInfo(&sql, at, (int) (end - at));
+		}
+		at = end;
+	}
+	return sql.data;
 }
 
 static char *
@@ -90,7 +153,7 @@ sl_deparse_expr(SlDeparse *deparse, Node *expression)
 	if (shipped == NULL)
 		elog(ERROR, "could not write an expression for the shards");
 	appendStringInfoString(&deparse->sql,
-						   deparse_expression(shipped, deparse->context, true, false));
+						   sl_deparse_strings(deparse_expression(shipped, deparse->context, true, false)));
 }
 
 /* Writes conditions that all must hold; clauses without their RestrictInfo. */

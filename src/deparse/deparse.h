@@ -70,6 +70,7 @@ extern void sl_deparse_init(SlDeparse *deparse, SlShip *ship);
 extern void sl_deparse_expr(SlDeparse *deparse, Node *expression);
 extern void sl_deparse_conditions(SlDeparse *deparse, List *clauses);
 extern void sl_deparse_relation(SlDeparse *deparse, Index index);
+extern char *sl_deparse_strings(char *written);
 extern void sl_deparse_column(SlDeparse *deparse, Index index, AttrNumber column);
 
 #endif							/* SL_DEPARSE_H */

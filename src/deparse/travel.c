@@ -683,5 +683,5 @@ sl_travel_sql(Query *query)
 
 	sl_deparse_end_plain(nest_level);
 	squeeze(result);
-	return result;
+	return sl_deparse_strings(result);
 }

@@ -52,6 +52,12 @@ find_arbiter(const OnConflictExpr *conflict)
 	return stringToNode(TextDatumGetCString(castNode(Const, last->expr)->constvalue));
 }
 
+static char *
+write_expression(const Clause *clause, Node *expression, bool with_names)
+{
+	return sl_deparse_strings(deparse_expression(expression, clause->context, with_names, false));
+}
+
 /* Writes what a conflict is, without a table's name before the columns. */
 static void
 write_arbiter(Clause *clause, const OnConflictExpr *arbiter)
@@ -68,11 +74,11 @@ write_arbiter(Clause *clause, const OnConflictExpr *arbiter)
 	}
 	foreach(cell, arbiter->arbiterElems)
 		appendStringInfo(&clause->sql, "%s%s", cell == list_head(arbiter->arbiterElems) ? " (" : ", ",
-						 deparse_expression(lfirst(cell), clause->context, false, false));
+						 write_expression(clause, lfirst(cell), false));
 	appendStringInfoChar(&clause->sql, ')');
 	if (arbiter->arbiterWhere != NULL)
 		appendStringInfo(&clause->sql, " WHERE %s",
-						 deparse_expression(arbiter->arbiterWhere, clause->context, false, false));
+						 write_expression(clause, arbiter->arbiterWhere, false));
 }
 
 /* Is a part of it one column of (a, b) = (SELECT ...)? */
@@ -99,7 +105,7 @@ write_shipped(Clause *clause, Node *expression, const char *what)
 				errmsg("%s of ON CONFLICT DO UPDATE cannot be computed on the shards", what),
 				errdetail("It calls a function, or reads something, that shards may not have or that differs between them."),
 				errhint("Use built-in functions that are not volatile; compute the rest in the inserted rows, and refer to EXCLUDED."));
-	appendStringInfoString(&clause->sql, deparse_expression(shipped, clause->context, true, false));
+	appendStringInfoString(&clause->sql, write_expression(clause, shipped, true));
 }
 
 static bool
