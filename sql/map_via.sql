@@ -37,6 +37,18 @@ SET search_path = trick, pg_catalog;
 SELECT shardlet.route('two', 'A', 2);
 RESET search_path;
 
+-- Whatever it takes backslashes for, too.
+SELECT shardlet.create_map('path', 'list', '{text}', via => $$split_part($1, '\', 1)$$);
+SELECT shardlet.assign_key('path', 's1', 'a') > 0 AS ok;
+SET escape_string_warning = off;
+SET standard_conforming_strings = off;
+SELECT shardlet.route('path', E'a\\b');
+\c
+SET standard_conforming_strings = off;
+SELECT shardlet.route('path', E'a\\b');
+RESET standard_conforming_strings;
+SELECT shardlet.drop_map('path');
+
 -- What applications write.
 SELECT shardlet.create_map('ways' || row_number() OVER (), 'list', via => v) FROM unnest(ARRAY[
 	'coalesce($1, 0) % 4', 'CASE WHEN $1 IN (1, 2, 3) THEN 0 ELSE 1 END', 'greatest($1, 5)', 'nullif($1, 0)',

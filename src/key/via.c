@@ -143,6 +143,17 @@ explain_error(void *arg)
 	errcontext("\"via\" expression of a map");
 }
 
+/* What a text means, and what is written, depends on no session from here on. */
+static void
+set_plain(void)
+{
+	sl_guc_set_plain();
+	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("standard_conforming_strings", "on", PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
 /* Parses and analyses the expression; checks come later. */
 static Node *
 analyse(const char *source, const Oid *types, int count)
@@ -158,9 +169,7 @@ analyse(const char *source, const Oid *types, int count)
 	error_context_stack = &callback;
 
 	/* A literal becomes a value here: it must not depend on the session. */
-	sl_guc_set_plain();
-	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	set_plain();
 	state->p_sourcetext = source;
 	setup_parse_fixed_parameters(state, types, count);
 	expression = transformExpr(state, parse_raw(source), EXPR_KIND_OTHER);
@@ -192,9 +201,7 @@ write_down(Node *expression)
 	int			nest_level = NewGUCNestLevel();
 	char	   *result;
 
-	sl_guc_set_plain();
-	(void) set_config_option("search_path", "pg_catalog", PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	set_plain();
 	result = deparse_expression(expression, NIL, false, false);
 	AtEOXact_GUC(true, nest_level);
 	return result;
