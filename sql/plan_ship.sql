@@ -222,6 +222,20 @@ SELECT boom('no row') FROM orders WHERE customer_id = 5 AND order_id < 0;
 PREPARE guarded(int) AS SELECT CASE WHEN $1 = 0 THEN -1 ELSE (SELECT count(*) FROM orders WHERE customer_id = 10 / $1) END AS c;
 EXECUTE guarded(2);
 EXECUTE guarded(0);
+-- Rules of views, in which OLD is a relation of its own.
+CREATE VIEW named AS SELECT customer_id, name FROM customers;
+CREATE RULE named_update AS ON UPDATE TO named DO INSTEAD UPDATE customers SET name = new.name WHERE customer_id = old.customer_id;
+CREATE RULE named_delete AS ON DELETE TO named DO INSTEAD DELETE FROM orders WHERE customer_id = old.customer_id;
+SELECT road('UPDATE named SET name = ''both'' WHERE customer_id = 6');
+BEGIN;
+UPDATE named SET name = 'both' WHERE customer_id = 6;
+UPDATE named SET name = name || '!' WHERE name LIKE 'name 2_';
+SELECT customer_id, name FROM customers WHERE name !~ '^name \d+$' ORDER BY 1;
+DELETE FROM named WHERE customer_id = 6;
+DELETE FROM named WHERE name = 'name 7';
+SELECT count(*) FROM orders WHERE customer_id IN (6, 7);
+ROLLBACK;
+DROP VIEW named;
 -- The road can be closed.
 SET shardlet.ship = off;
 SELECT by_road('SELECT * FROM orders WHERE customer_id = 6');

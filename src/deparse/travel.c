@@ -113,6 +113,24 @@ forget_unused(Query *query)
 	}
 }
 
+/*
+ * Of what stands in FROM only that is written which the user had there.  OLD of a
+ * rule, which the rewriter puts in, counts as well; the target is written elsewhere.
+ */
+static void
+show_from(Query *query)
+{
+	ListCell   *cell;
+
+	foreach(cell, query->jointree->fromlist)
+	{
+		RangeTblRef *reference = lfirst(cell);
+
+		if (IsA(reference, RangeTblRef))
+			rt_fetch(reference->rtindex, query->rtable)->inFromCl = reference->rtindex != query->resultRelation;
+	}
+}
+
 /* Aliases of a table's columns stand in the order of the router's columns. */
 static void
 travel_relation(RangeTblEntry *entry, SlShipping *shipping)
@@ -588,6 +606,7 @@ sl_travel_query(Query *query, SlShipping *shipping)
 	if (query->commandType != CMD_INSERT)
 		shipping->branches++;
 	if (query->commandType == CMD_UPDATE)
+	show_from(query);
 		query->targetList = order_assignments(query->targetList, shipping);
 	shipping->ship->computes_once = query->commandType == CMD_INSERT;
 	query->targetList = travel_list(query->targetList, shipping);
