@@ -236,6 +236,8 @@ DELETE FROM named WHERE name = 'name 7';
 SELECT count(*) FROM orders WHERE customer_id IN (6, 7);
 ROLLBACK;
 DROP VIEW named;
+-- Of very many constants not all become parameters.
+SELECT cardinality(rows_of('plan_ship', 'SELECT order_id FROM orders WHERE customer_id = 5 AND (' || string_agg('order_id = ' || i, ' OR ') || ')')) FROM generate_series(1, 66000) i;
 -- The road can be closed.
 SET shardlet.ship = off;
 SELECT by_road('SELECT * FROM orders WHERE customer_id = 6');

@@ -37,6 +37,9 @@
 #include "deparse/shipping.h"
 #include "key/key.h"
 
+/* Constants beyond so many stay in the text: see sl_shipping_shape(). */
+#define MOST_SHAPED 256
+
 /* Stable functions that depend on nothing but what is equal on the shards. */
 static const Oid zone_functions[] = {
 	F_DATE_TRUNC_TEXT_TIMESTAMPTZ, F_EXTRACT_TEXT_TIMESTAMPTZ, F_DATE_PART_TEXT_TIMESTAMPTZ,
@@ -289,7 +292,8 @@ compute_here(SlShip *ship, Node *expression)
  * Statements that differ in nothing but constants become one text, which the
  * shard parses and plans once.  This is for constants that an operator compares
  * or computes with, and for values of rows; elsewhere the grammar may want one, or
- * the shard's planner.
+ * the shard's planner.  Statements with very many are hardly alike, and for each
+ * parameter all that there are are looked at.
  */
 Node *
 sl_shipping_shape(SlShip *ship, Node *node)
@@ -297,7 +301,8 @@ sl_shipping_shape(SlShip *ship, Node *node)
 	const Const *constant = (const Const *) node;
 
 	if (!ship->is_shape || node == NULL || !IsA(node, Const) || constant->constisnull ||
-		constant->consttype == BOOLOID || !sl_form_is_one(constant->consttype))
+		constant->consttype == BOOLOID || !sl_form_is_one(constant->consttype) ||
+		list_length(ship->params) >= MOST_SHAPED)
 		return node;
 	return make_param(ship, node);
 }
@@ -634,7 +639,8 @@ sl_ship(SlShip *ship, Node *expression)
 	List	   *params = list_copy(ship->params);
 	Node	   *result = sl_shipping_node(expression, &shipping);
 
-	if (!shipping.has_failed && sl_ship_has_collations(ship, result))
+	if (!shipping.has_failed && list_length(ship->params) <= SL_MOST_PARAMS &&
+		sl_ship_has_collations(ship, result))
 		return result;
 	ship->params = params;
 	return NULL;

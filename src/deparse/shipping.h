@@ -7,6 +7,9 @@
 
 #include "deparse/deparse.h"
 
+/* The protocol counts them in two bytes. */
+#define SL_MOST_PARAMS 65535
+
 /* One expression or statement on its way. */
 typedef struct SlShipping
 {

@@ -659,7 +659,8 @@ sl_travel(SlShip *ship, const Query *query)
 	Query	   *result = (Query *) sl_travel_query((Query *) copyObject(query), &shipping);
 
 	ship->computes_once = false;
-	if (!shipping.has_failed && returns_known_types(ship, result) &&
+	if (!shipping.has_failed && list_length(ship->params) <= SL_MOST_PARAMS &&
+		returns_known_types(ship, result) &&
 		sl_ship_has_collations(ship, (Node *) result))
 		return result;
 	ship->params = params;
