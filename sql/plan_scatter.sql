@@ -137,6 +137,8 @@ SELECT by_road('SELECT quote_ident(status) FROM orders WHERE total > 10');
 RESET quote_all_identifiers;
 -- Relations of an arm of UNION are not those of the statement.
 SELECT by_road('SELECT o.order_id FROM customers c JOIN orders o USING (customer_id) JOIN items i USING (customer_id, order_id) UNION ALL SELECT customer_id FROM customers');
+-- However deep.
+SELECT by_road(format('SELECT max(order_id%s) FROM orders', repeat(' + 1', 1200)));
 -- Blanks at the end do not count in bpchar, so equal values may be on several shards.
 INSERT INTO pairs VALUES ('a ', 1, 1), ('a  ', 1, 2), ('a   ', 1, 3);
 INSERT INTO plan_scatter_plain.pairs VALUES ('a ', 1, 1), ('a  ', 1, 2), ('a   ', 1, 3);

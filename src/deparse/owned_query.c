@@ -26,8 +26,6 @@
 #include "deparse/owned.h"
 #include "deparse/travel.h"
 
-#define DEEPEST 1000
-
 typedef struct Marking
 {
 	uint64		seed;			/* so that no constant can look like a mark */
@@ -164,8 +162,9 @@ typedef struct Cutting
 	const char *at;				/* in the text with marks */
 	char		quote;
 	StringInfoData sql;			/* without */
-	int			open[DEEPEST];	/* parentheses in it */
+	int		   *open;			/* parentheses in it */
 	int			depth;
+	int			deepest;		/* so many fit */
 	List	   *places;
 	Bitmapset  *found;			/* numbers of marks */
 } Cutting;
@@ -182,10 +181,11 @@ take(Cutting *cutting)
 		cutting->quote = c;
 	else if (cutting->quote == '\0' && c == '(')
 	{
-		if (cutting->depth == DEEPEST)
-			ereport(ERROR,
-					errcode(ERRCODE_STATEMENT_TOO_COMPLEX),
-					errmsg("statement is too complex"));
+		if (cutting->depth == cutting->deepest)
+		{
+			cutting->deepest *= 2;
+			cutting->open = repalloc(cutting->open, sizeof(int) * cutting->deepest);
+		}
 		cutting->open[cutting->depth++] = cutting->sql.len;
 	}
 	else if (cutting->quote == '\0' && c == ')')
@@ -323,6 +323,8 @@ sl_owned_travel_sql(Query *query, List **places)
 	cutting.at = sl_travel_sql(marked);
 	cutting.prefix = psprintf("(ROW('shardlet_%016llx_", (unsigned long long) marking.seed);
 	length = strlen(cutting.prefix);
+	cutting.deepest = 64;
+	cutting.open = palloc(sizeof(int) * cutting.deepest);
 	initStringInfo(&cutting.sql);
 	while (*cutting.at != '\0')
 	{
