@@ -42,9 +42,13 @@ extern Node *sl_ship(SlShip *ship, Node *expression);
 extern bool sl_ship_is_possible(const SlShip *ship, Node *expression);
 extern bool sl_ship_is_local(const SlShip *ship, Node *expression);
 extern bool sl_ship_is_computed_once(const SlShip *ship, Node *expression);
-extern bool sl_ship_is_harmless(Node *expression);
 extern bool sl_ship_is_type(const SlShip *ship, Oid type);
 extern bool sl_ship_is_order(const SlShip *ship, Oid collation);
+
+/* harmless.c */
+extern bool sl_ship_is_harmless(Node *expression);
+extern bool sl_ship_fails(Node *expression);
+extern bool sl_ship_may_stop(const SlShip *ship, List *conditions);
 
 /* trust.c */
 extern void sl_trust_check(Node *expression);
@@ -66,11 +70,11 @@ typedef struct SlDeparse
 
 extern int	sl_deparse_begin_plain(void);
 extern void sl_deparse_end_plain(int nest_level);
+extern char *sl_deparse_strings(char *written);
 extern void sl_deparse_init(SlDeparse *deparse, SlShip *ship);
 extern void sl_deparse_expr(SlDeparse *deparse, Node *expression);
 extern void sl_deparse_conditions(SlDeparse *deparse, List *clauses);
 extern void sl_deparse_relation(SlDeparse *deparse, Index index);
-extern char *sl_deparse_strings(char *written);
 extern void sl_deparse_column(SlDeparse *deparse, Index index, AttrNumber column);
 
 #endif							/* SL_DEPARSE_H */

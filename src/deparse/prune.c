@@ -26,7 +26,7 @@ typedef struct Making
 	const SlTable *table;
 	const SlMap *map;
 	List	  **expressions;
-	int			branches;		/* of OR that it is in */
+	int			branches;		/* that it is in, and that may not be taken */
 } Making;
 
 static List *make_node(Making *making, Node *clause);
@@ -165,8 +165,11 @@ static List *
 make_and(Making *making, List *clauses)
 {
 	List	   *result = list_make1(makeInteger(SL_PRUNE_AND));
+	int			branches = making->branches;
 	ListCell   *cell;
 
+	if (sl_ship_may_stop(making->ship, clauses))
+		making->branches++;
 	foreach(cell, clauses)
 	{
 		List	   *node = make_node(making, lfirst(cell));
@@ -180,6 +183,7 @@ make_and(Making *making, List *clauses)
 		else
 			result = lappend(result, node);
 	}
+	making->branches = branches;
 	return list_length(result) > 1 ? result : NIL;
 }
 

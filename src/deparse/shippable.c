@@ -10,7 +10,7 @@
  * A part of an expression that needs no column of the shards is computed here,
  * whatever it is made of, and travels as a parameter: now(), a function of the
  * user's, a value from another table.  In a branch that may not be taken, as of
- * CASE, that is done only to what cannot fail.
+ * CASE, that is done only to what does not fail: see harmless.c.
  *
  * Whole statements go the same way, as the parser and the rewriter left them:
  * travel.c walks through their clauses and has each expression examined here.
@@ -167,14 +167,6 @@ sl_ship_is_computed_once(const SlShip *ship, Node *expression)
 	return !needs_shard(expression, (void *) &once) && !expression_returns_set(expression);
 }
 
-static bool
-has_param(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return IsA(node, Param) || expression_tree_walker(node, has_param, context);
-}
-
 /* Does it take values of other rows, which the planner never knows? */
 static bool
 has_row_value(Node *node, void *context)
@@ -183,50 +175,6 @@ has_row_value(Node *node, void *context)
 		return false;
 	return (IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXEC) ||
 		expression_tree_walker(node, has_row_value, context);
-}
-
-static bool
-is_leaky(Oid function, void *context)
-{
-	return !get_func_leakproof(function);
-}
-
-static bool
-can_fail(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return IsA(node, CoerceToDomain) || check_functions_in_node(node, is_leaky, context) ||
-		expression_tree_walker(node, can_fail, context);
-}
-
-static bool
-is_not_built_in(Oid function, void *context)
-{
-	return function >= FirstGenbkiObjectId;
-}
-
-static bool
-calls_others(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return check_functions_in_node(node, is_not_built_in, context) ||
-		expression_tree_walker(node, calls_others, context);
-}
-
-/*
- * Can it be computed although nobody may want the value?  What is made of
- * constants would fail in plain PostgreSQL as well, which computes it while it
- * plans; "10 / $1" would not, nor a stable function of the user's that raises an
- * error.
- */
-bool
-sl_ship_is_harmless(Node *expression)
-{
-	return !can_fail(expression, NULL) ||
-		(!has_param(expression, NULL) &&
-		 !(calls_others(expression, NULL) && contain_mutable_functions(expression)));
 }
 
 /* A parameter, cast to its type by name: OIDs may differ on the shard. */
@@ -269,8 +217,8 @@ compute_here(SlShip *ship, Node *expression)
 	Node	   *result;
 	CollateExpr *collate;
 
-	if (!has_param(expression, NULL) && !contain_mutable_functions(expression) &&
-		!calls_others(expression, NULL))
+	if (!sl_shipping_has_param(expression, NULL) && !contain_mutable_functions(expression) &&
+		!sl_shipping_calls_others(expression, NULL))
 	{
 		result = eval_const_expressions(NULL, expression);
 		if (IsA(result, Const))

@@ -25,6 +25,10 @@ extern Node *sl_shipping_fail(SlShipping *shipping, Node *node);
 extern bool sl_shipping_knows(const SlShip *ship, Oid object, Oid class);
 extern bool sl_shipping_knows_function(const SlShip *ship, Oid function);
 
+/* harmless.c */
+extern bool sl_shipping_has_param(Node *node, void *context);
+extern bool sl_shipping_calls_others(Node *node, void *context);
+
 /* forms.c */
 extern bool sl_form_is_one(Oid type);
 extern bool sl_form_is_equal_cast(const CoerceViaIO *cast);

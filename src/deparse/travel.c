@@ -262,13 +262,22 @@ travel_entries(Query *query, SlShipping *shipping)
 	shipping->branches = branches;
 }
 
-/* Conditions that all must hold are each as good as a condition alone. */
+/*
+ * Conditions that all must hold are each as good as a condition alone, unless one
+ * of them can do without rows.
+ */
 static Node *
 travel_condition(Node *condition, SlShipping *shipping)
 {
+	BoolExpr   *all = (BoolExpr *) condition;
+	int			branches = shipping->branches;
+
 	if (condition == NULL || !is_andclause(condition))
 		return sl_shipping_node(condition, shipping);
-	((BoolExpr *) condition)->args = travel_list(((BoolExpr *) condition)->args, shipping);
+	if (sl_ship_may_stop(shipping->ship, all->args))
+		shipping->branches++;
+	all->args = travel_list(all->args, shipping);
+	shipping->branches = branches;
 	return condition;
 }
 
@@ -597,6 +606,7 @@ sl_travel_query(Query *query, SlShipping *shipping)
 		return (Node *) query;
 	shipping->ship->computes_once = false;
 	forget_unused(query);
+	show_from(query);
 	travel_with(query->cteList, shipping);
 	travel_entries(query, shipping);
 	travel_from((Node *) query->jointree, shipping);
@@ -606,7 +616,6 @@ sl_travel_query(Query *query, SlShipping *shipping)
 	if (query->commandType != CMD_INSERT)
 		shipping->branches++;
 	if (query->commandType == CMD_UPDATE)
-	show_from(query);
 		query->targetList = order_assignments(query->targetList, shipping);
 	shipping->ship->computes_once = query->commandType == CMD_INSERT;
 	query->targetList = travel_list(query->targetList, shipping);

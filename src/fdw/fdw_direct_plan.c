@@ -45,7 +45,7 @@ is_key(const SlTable *table, int column)
 	return false;
 }
 
-/* Can the shards compute all new values? */
+/* Can the shards compute all new values?  What fails does so for a row only. */
 static bool
 can_set(const SlRel *info, List *values, List *columns)
 {
@@ -62,7 +62,8 @@ can_set(const SlRel *info, List *values, List *columns)
 			continue;
 		/* cppcheck-suppress nullPointerRedundantCheck */
 		if (is_key(member->table, lfirst_int(column_cell)) ||
-			!sl_ship_is_possible(&info->ship, (Node *) entry->expr))
+			!sl_ship_is_possible(&info->ship, (Node *) entry->expr) ||
+			(sl_ship_is_local(&info->ship, (Node *) entry->expr) && sl_ship_fails((Node *) entry->expr)))
 			return false;
 	}
 	return true;

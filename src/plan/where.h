@@ -66,6 +66,7 @@ extern bool sl_level_is_known(const SlLevel *level, List *known, Node *node);
 extern bool sl_level_is_constant(Node *node);
 extern List *sl_level_add_equalities(const SlLevel *level, List *equalities, Node *quals,
 									 Bitmapset *filtered);
+extern bool sl_level_may_stop(const Query *query);
 extern List *sl_level_equalities(const SlLevel *level);
 extern Bitmapset *sl_level_joined(const Node *tree);
 extern List *sl_level_raise(List *known, int levels);

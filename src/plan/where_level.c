@@ -290,6 +290,16 @@ add_of_tree(const SlLevel *level, List *equalities, Node *tree)
 	return equalities;
 }
 
+/* Can WHERE turn out false before a row is looked at? */
+bool
+sl_level_may_stop(const Query *query)
+{
+	SlShip		ship = {.is_statement = true};
+
+	return query->jointree != NULL &&
+		sl_ship_may_stop(&ship, make_ands_implicit((Expr *) query->jointree->quals));
+}
+
 /* All that FROM and WHERE demand. */
 List *
 sl_level_equalities(const SlLevel *level)

@@ -751,6 +751,7 @@ find_key(const SlLevel *outer, Query *query, bool is_sure, SlPin *pin)
 
 	if (!sl_level_begin(&level, outer, query))
 		return false;
+	is_sure = finding.is_sure = is_sure && !sl_level_may_stop(query);
 	equalities = sl_level_equalities(&level);
 	foreach(cell, query->rtable)
 	{
@@ -781,6 +782,8 @@ sl_pin_constants(Query *query, const SlTable *table)
 	ListCell   *cell;
 
 	(void) sl_level_begin(&level, NULL, query);
+	if (sl_level_may_stop(query))
+		return NIL;
 	foreach(cell, sl_level_equalities(&level))
 	{
 		const SlEquality *equality = lfirst(cell);

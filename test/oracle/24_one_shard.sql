@@ -177,3 +177,24 @@ SELECT count(*), min(note) FROM days WHERE day = $1;
 SELECT count(*), sum(amount) FROM regional WHERE region = $1;
 -- with 17, paid | 18, new | 19, NULL
 SELECT order_id, $2::text FROM orders WHERE customer_id = $1 AND status IS NOT DISTINCT FROM $2 ORDER BY 1;
+
+-- What is not asked for is not computed; what is made of constants fails when it is planned, unless nothing leads there.
+SELECT CASE WHEN i > 100000000 THEN (-1)::posint ELSE 1 END FROM kinds WHERE id = 3;
+SELECT CASE WHEN total > 1e9 THEN to_date('99/99/2024', 'MM/DD/YYYY') ELSE '2024-01-01' END FROM orders WHERE customer_id = 17;
+SELECT CASE WHEN total > 1e9 THEN to_date('01/02/2024', 'MM/DD/YYYY') ELSE '2024-01-01' END FROM orders WHERE customer_id = 17;
+SELECT CASE WHEN total > 1e9 THEN current_setting('no.such') END FROM orders WHERE customer_id = 17;
+SELECT to_date('99/99/2024', 'MM/DD/YYYY'), total FROM orders WHERE customer_id = 424242;
+SELECT CASE WHEN false THEN 1/0 ELSE order_id END FROM orders WHERE customer_id = 17;
+SELECT CASE WHEN 0 = 0 THEN order_id ELSE order_id + 100/0 END FROM orders WHERE customer_id = 17;
+SELECT coalesce(1, order_id, 1/0) FROM orders WHERE customer_id = 17;
+SELECT count(*) FROM orders WHERE false AND customer_id = 1/0;
+SELECT count(*) FROM orders WHERE 1 = 1 AND customer_id = 16 + 1;
+SELECT order_id FROM (SELECT order_id, 1/0 AS x FROM orders WHERE customer_id = 17) s;
+WITH nobody AS (SELECT FROM orders WHERE customer_id = 1/0) SELECT count(*) FROM orders WHERE customer_id = 17;
+SELECT CASE WHEN false THEN (SELECT total FROM orders WHERE customer_id = 1/0) END;
+-- fails 22012
+SELECT 1/0 FROM orders WHERE customer_id = 424242;
+-- fails 22012
+SELECT CASE WHEN order_id > 1000000 THEN 1/0 ELSE 1 END FROM orders WHERE customer_id = 17;
+-- with 17 | 0 | 5
+SELECT count(*) FROM orders WHERE $1 > 0 AND customer_id = 17 / $1::int;

@@ -176,6 +176,17 @@ SELECT DISTINCT customer_id FROM orders WHERE status = $1 AND total > 90 ORDER B
 -- with 5, 20 | 180, 300 | 20, 5
 SELECT customer_id, max(total) FROM orders WHERE customer_id BETWEEN $1 AND $2 GROUP BY customer_id ORDER BY 1;
 
+-- What is not asked for is not computed.
+SELECT CASE WHEN i > 100000000 THEN (-1)::posint ELSE 1 END FROM kinds;
+SELECT count(CASE WHEN total > 1e9 THEN to_date('99/99/2024', 'MM/DD/YYYY') ELSE '2024-01-01' END) FROM orders;
+SELECT max(CASE WHEN false THEN 1/0 ELSE order_id END) FROM orders;
+SELECT count(*) FROM orders WHERE false AND order_id = 1/0;
+SELECT count(*) FROM orders WHERE true OR order_id = 1/0;
+SELECT count(*) FROM orders WHERE true OR customer_id = 1/0;
+SELECT max(order_id) FROM (SELECT order_id, 1/0 AS x FROM orders) s;
+-- with 17 | 0 | 5
+SELECT count(*) FROM orders WHERE $1 > 0 AND order_id = 17 / $1::int;
+
 -- transaction
 SET LOCAL quote_all_identifiers = on;
 SELECT count(*), max(quote_ident(status)) FROM orders;

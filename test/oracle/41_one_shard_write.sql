@@ -105,3 +105,11 @@ INSERT INTO members (customer_id, member_id, email, logins) VALUES ($1, $2, conc
 INSERT INTO skew (customer_id, v) VALUES ($1, 'left'), ($2, 'right') RETURNING customer_id, v;
 -- with 17 | 18
 WITH gone AS (DELETE FROM items WHERE customer_id = $1 AND line = 1 RETURNING *) SELECT count(*), sum(qty) FROM gone;
+
+-- transaction
+-- What no row needs is not computed.
+UPDATE kinds SET p = 0 WHERE id = 424242;
+UPDATE kinds SET p = 0 WHERE i = 424242424;
+UPDATE kinds SET d = to_date('99/99/2024', 'MM/DD/YYYY') WHERE id = 424242;
+UPDATE kinds SET i = CASE WHEN true THEN 5 ELSE i + 1/0 END WHERE id = 3;
+DELETE FROM kinds WHERE false AND id = 1/0;
