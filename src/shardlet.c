@@ -45,6 +45,7 @@
 #include "guard/guard.h"
 #include "map/map.h"
 #include "map/table.h"
+#include "move/move.h"
 #include "plan/plan.h"
 #include "plan/road.h"
 #include "remote/remote.h"
@@ -83,6 +84,7 @@ _PG_init(void)
 	sl_reference_init();
 	sl_import_init();
 	sl_new_shard_init();
+	sl_move_init();
 	sl_worker_init();
 	sl_use_snapshot_init();
 	sl_lone_write_init();

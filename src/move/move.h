@@ -54,8 +54,8 @@ typedef struct SlMove
 	bool		has_begun;		/* to copy; the next says what */
 	List	   *relations;		/* OIDs of the tables that were copied */
 	char		name[NAMEDATALEN];	/* of everything that it makes on shards */
-	int32		parallel;		/* so many that leave the shard run at a time; 0:
-								 * it was not queued */
+	int32		parallel;		/* so many that leave the shard run at a time;
+								 * 0: it was not queued */
 	ItemPointerData tid;
 } SlMove;
 
@@ -82,10 +82,14 @@ extern bool sl_move_read(int64 id, SlMove *move);
 extern void sl_move_insert(const SlMove *move);
 extern void sl_move_update(SlMove *move);
 extern List *sl_move_all_open(void);
+extern bool sl_move_find_open(SlMove *move);
 extern void sl_move_lock(int64 id);
 extern void sl_move_lock_queue(void);
 extern bool sl_move_try_own(int64 id);
 extern void sl_move_disown(int64 id);
+
+/* move_hook.c */
+extern void sl_move_init(void);
 
 /* move_tables.c */
 extern char *sl_move_text_array(List *strings);

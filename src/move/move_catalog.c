@@ -252,6 +252,25 @@ sl_move_all_open(void)
 	return result;
 }
 
+/* Finds any move that is not over.  Needs no index: they may be dropped already. */
+bool
+sl_move_find_open(SlMove *move)
+{
+	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+	bool		result = false;
+	HeapTuple	tuple;
+
+	while (!result && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		read_row(tuple, RelationGetDescr(relation), move);
+		result = move->is_open;
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return result;
+}
+
 /* Locks ----------------------------------------------------------------------- */
 
 /* Takes the right to change a move's row, until the transaction ends. */
