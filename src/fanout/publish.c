@@ -13,6 +13,9 @@
  * The default of a list owns what no entry names; so its shard has to know the
  * entries of all others, too.
  *
+ * A shard that rows are on their way to is told so with the entry of their shardlet,
+ * in whichever letter that is: its guard refuses TRUNCATE as long as it knows that.
+ *
  * After the fact the worker sends a copy of the whole map to each of its shards:
  * nothing is decided by it, but the guard can name the owner of a key, and a lost
  * router can be rebuilt.  One shard has nothing to do with another there.
@@ -44,7 +47,6 @@ typedef struct Entry
 {
 	const SlShardletRow *row;
 	const char *owner;			/* NULL: the shard itself */
-	bool		is_arriving;	/* its rows are on the way */
 } Entry;
 
 /* What one shard is told. */
@@ -243,19 +245,33 @@ key_types_text(const SlMapRow *map)
 	return array_text(&column, OIDOID, sizeof(Oid), true, TYPALIGN_INT);
 }
 
-/* The state of what is elsewhere is not followed. */
-static SlState
-entry_state(const Entry *entry)
+static bool
+is_arriving(const Entry *entry, List *arriving)
 {
-	if (entry->is_arriving)
-		return SL_STATE_MOVING;
-	return entry->owner != NULL ? SL_STATE_ONLINE : entry->row->state;
+	ListCell   *cell;
+
+	foreach(cell, arriving)
+	{
+		if (*(int64 *) lfirst(cell) == entry->row->id)
+			return true;
+	}
+	return false;
+}
+
+/* Of what is elsewhere only this is followed: whether its rows are on their way. */
+static SlState
+entry_state(const Entry *entry, List *arriving)
+{
+	if (entry->owner == NULL)
+		return entry->row->state;
+	return is_arriving(entry, arriving) ? SL_STATE_MOVING : SL_STATE_ONLINE;
 }
 
 /* Writes the entries as parameters, beginning with the shardlets' ids. */
 static void
-write_entries(const Letter *letter, const char **params)
+write_entries(const SlMapRow *map, const Letter *letter, const char **params)
 {
+	List	   *arriving = sl_stray_arriving(map->id, letter->shard->id);
 	int			size = list_length(letter->entries);
 	Column		columns[10];
 	ListCell   *cell;
@@ -273,7 +289,7 @@ write_entries(const Letter *letter, const char **params)
 		put_bound(&columns[3], row->low);
 		put_bound(&columns[4], row->high);
 		put(&columns[5], BoolGetDatum(row->is_default), false);
-		put_text(&columns[6], sl_state_name(entry_state(entry)));
+		put_text(&columns[6], sl_state_name(entry_state(entry, arriving)));
 		put(&columns[7], BoolGetDatum(row->pinned), false);
 		put(&columns[8], Int64GetDatum(row->version), false);
 		put_text(&columns[9], entry->owner);
@@ -357,7 +373,7 @@ write_letter(const SlMapRow *map, const Letter *letter, const char **params)
 	params[7] = letter->replaces ? "replace" : "change";
 	params[8] = psprintf("%d", wait_ms);
 	params[9] = gone_text(letter);
-	write_entries(letter, &params[10]);
+	write_entries(map, letter, &params[10]);
 }
 
 static void
@@ -609,8 +625,8 @@ read_map(const SlMap *map)
 }
 
 /*
- * Tells a shard that the rows of a shardlet are being copied to it: its guard
- * refuses TRUNCATE from then on.
+ * Tells a shard about a shardlet of another one: that rows of it are on their way,
+ * or are no more.
  */
 void
 sl_publish_arrival(const SlMap *map, const SlShardletRow *row, SlShard *shard)
@@ -621,21 +637,6 @@ sl_publish_arrival(const SlMap *map, const SlShardletRow *row, SlShard *shard)
 	if (!can_be_told(shard, map->id))
 		return;
 	add_entry(&letter, row);
-	((Entry *) linitial(letter.entries))->is_arriving = true;
-	send_letter(&map_row, &letter);
-}
-
-/* Takes that back. */
-void
-sl_publish_no_arrival(const SlMap *map, int64 shardlet, SlShard *shard)
-{
-	SlMapRow	map_row = read_map(map);
-	SlShardletRow row = {.id = shardlet};
-	Letter		letter = {.shard = shard};
-
-	if (!can_be_told(shard, map->id))
-		return;
-	letter.gone = list_make1(&row);
 	send_letter(&map_row, &letter);
 }
 

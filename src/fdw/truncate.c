@@ -52,6 +52,10 @@ add_table(List **targets, Relation relation)
 				errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				errmsg("foreign table \"%s\" belongs to no map and no shard",
 					   RelationGetRelationName(relation)));
+
+	/* Shards without a guard do not know it. */
+	if (table->kind == SL_TABLE_SHARDED)
+		sl_stray_check_writable(sl_map_get(table->map));
 	foreach(cell, sl_table_homes(table))
 	{
 		Target	   *target = find_target(targets, lfirst(cell));

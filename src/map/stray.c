@@ -103,6 +103,62 @@ sl_stray_load(SlMap *map, int32 map_id, Snapshot snapshot)
 	table_close(relation, AccessShareLock);
 }
 
+/* Returns the shardlet of a move, or 0. */
+static int64
+shardlet_of(int64 move)
+{
+	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, AccessShareLock);
+	int64		result = 0;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		is_null;
+
+	ScanKeyInit(&key, MOVE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(move));
+	scan = systable_beginscan(relation, sl_catalog_oid(SL_MOVE_ID_INDEX), true, NULL, 1, &key);
+	if (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		result = DatumGetInt64(heap_getattr(tuple, MOVE_SHARDLET, RelationGetDescr(relation), &is_null));
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return result;
+}
+
+/* Rows of a move that is being undone come no more. */
+static bool
+is_arriving(const SlStray *stray, int32 shard_id)
+{
+	return stray->shard->id == shard_id && !stray->is_behind && stray->range.state != SL_STATE_ONLINE;
+}
+
+/* Returns pointers to the ids of the shardlets whose rows are on their way to a shard. */
+List *
+sl_stray_arriving(int32 map_id, int32 shard_id)
+{
+	Relation	relation = sl_catalog_open(SL_STRAY_TABLE, AccessShareLock);
+	List	   *result = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, STRAY_MAP_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(map_id));
+	scan = systable_beginscan(relation, sl_catalog_oid(SL_STRAY_INDEX), true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		SlStray		stray;
+		int64	   *shardlet;
+
+		read_stray(tuple, RelationGetDescr(relation), &stray);
+		if (!is_arriving(&stray, shard_id))
+			continue;
+		shardlet = palloc(sizeof(int64));
+		*shardlet = shardlet_of(stray.move);
+		result = lappend(result, shardlet);
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return result;
+}
+
 /* Notes rows that a shard will have.  The caller has the map open for a change. */
 void
 sl_stray_insert(const SlStray *stray)

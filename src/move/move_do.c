@@ -121,6 +121,7 @@ sl_move_do_mark(SlMover *mover)
 	insert_stray(mover, &row, mover->to, row.state, false);
 	sl_map_include_shard(map, mover->to);
 	sl_map_finish_change(map);
+	sl_publish_arrival(map, &row, mover->to);
 }
 
 /* Rows of tables that came to the map meanwhile were not copied. */
@@ -224,7 +225,11 @@ sl_move_do_switch(SlMover *mover)
 	sl_map_finish_change(map);
 }
 
-/* Nobody has rows any more that do not count. */
+/*
+ * Nobody has rows any more that do not count.  If the move was undone, the other shard
+ * hears only now that none will come: a state that must change back need not wait until
+ * that shard can be reached.
+ */
 void
 sl_move_do_finish(SlMover *mover)
 {
@@ -233,6 +238,8 @@ sl_move_do_finish(SlMover *mover)
 
 	sl_stray_delete(map->id, mover->move.id);
 	sl_map_finish_change(map);
+	if (row.shard_id != mover->to->id)
+		sl_publish_arrival(map, &row, mover->to);
 }
 
 /* Everything stays as it was, but for rows that were copied. */
