@@ -222,6 +222,7 @@ extern void (*sl_map_add_tables) (SlMap *map, SlShard *shard);
 extern int64 (*sl_map_count_misplaced) (SlMap *map, SlShard *shard);
 extern void sl_map_join_shard(SlMap *map, SlShard *shard);
 extern void sl_map_include_shard(SlMap *map, SlShard *shard);
+extern void sl_map_check_lane(const SlMap *map, const SlShard *shard, int64 move);
 extern SlShard **sl_map_place(SlMap *map, int count);
 
 /* map_publish.c: what a change has done, for those that tell the shards */
@@ -264,6 +265,7 @@ extern List *sl_stray_arriving(int32 map_id, int32 shard_id);
 extern int64 sl_map_move_of(int64 shardlet);
 extern int64 sl_map_move_of_default(const SlMap *map);
 extern void sl_map_refuse_moving(int64 shardlet);
+extern int64 sl_map_move_with(int32 shard_id, int32 map_id, int64 except);
 
 /* map_args.c: arguments of the functions */
 extern char *sl_map_arg_name(FunctionCallInfo fcinfo, int argument, const char *what);

@@ -444,18 +444,6 @@ shardlet_unassign(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Fails if a lane of a spread map would come to where there is one. */
-static void
-check_lane(SlMap *map, SlShard *shard)
-{
-	if (map->kind == SL_KIND_SPREAD && sl_map_count_shardlets(shard->id, map->id) > 0)
-		ereport(ERROR,
-				errcode(SL_ERR_INVALID),
-				errmsg("shard \"%s\" already has a shardlet of spread map \"%s\"",
-					   NameStr(shard->name), NameStr(map->name)),
-				errdetail("Rows of a spread map have no key, so two shardlets on one shard could not be told apart."));
-}
-
 /* Who thinks that rows go along would not find them any more. */
 static void
 warn_of_rows(const SlMap *map, const SlShardletRow *row)
@@ -490,7 +478,7 @@ shardlet_reassign(PG_FUNCTION_ARGS)
 	map = open_shardlet(fcinfo, "shardlet.reassign()", &row);
 	if (row.shard_id == shard->id)
 		PG_RETURN_VOID();
-	check_lane(map, shard);
+	sl_map_check_lane(map, shard, 0);
 	warn_of_rows(map, &row);
 	row.shard_id = shard->id;
 	row.version = sl_map_next_version(map);

@@ -281,6 +281,35 @@ find_candidates(SlMap *map, Candidate **candidates)
 		count++;
 	}
 	if (count == 0)
+/*
+ * Fails if a lane of a spread map would come to where there is one, or where one is on
+ * its way from or to.  The caller has the map open for a change; the move is his own,
+ * or 0.
+ */
+void
+sl_map_check_lane(const SlMap *map, const SlShard *shard, int64 move)
+{
+	int64		other;
+
+	if (map->kind != SL_KIND_SPREAD)
+		return;
+	if (sl_map_count_shardlets(shard->id, map->id) > 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("shard \"%s\" already has a shardlet of spread map \"%s\"",
+					   NameStr(shard->name), NameStr(map->name)),
+				errdetail("Rows of a spread map have no key, so two shardlets on one shard could not be told apart."));
+	other = sl_map_move_with(shard->id, map->id, move);
+	if (other != 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("a shardlet of spread map \"%s\" is being moved from or to shard \"%s\"",
+					   NameStr(map->name), NameStr(shard->name)),
+				errdetail("See move %lld in shardlet.moves. Rows of a spread map have no key, so two shardlets on one shard could not be told apart.",
+						  (long long) other),
+				errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld).", (long long) other));
+}
+
 		ereport(ERROR,
 				errcode(SL_ERR_INVALID),
 				errmsg("map \"%s\" has no shard that can take a shardlet",

@@ -38,7 +38,7 @@ enum
 /* Of catalog_move, what a change of a map must know. */
 enum
 {
-	MOVE_ID = 1, MOVE_SHARDLET = 3, MOVE_IS_OPEN = 10
+	MOVE_ID = 1, MOVE_MAP_ID, MOVE_SHARDLET, MOVE_FROM_SHARD, MOVE_TO_SHARD, MOVE_IS_OPEN = 10
 };
 
 static ArrayType *
@@ -328,3 +328,39 @@ sl_map_refuse_moving(int64 shardlet)
 				errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld).",
 						(long long) move));
 }
+static bool
+is_open_with(HeapTuple tuple, TupleDesc descriptor, int32 shard_id, int32 map_id)
+{
+	bool		is_null;
+
+	return DatumGetBool(heap_getattr(tuple, MOVE_IS_OPEN, descriptor, &is_null)) &&
+		(map_id == 0 || DatumGetInt32(heap_getattr(tuple, MOVE_MAP_ID, descriptor, &is_null)) == map_id) &&
+		(DatumGetInt32(heap_getattr(tuple, MOVE_FROM_SHARD, descriptor, &is_null)) == shard_id ||
+		 DatumGetInt32(heap_getattr(tuple, MOVE_TO_SHARD, descriptor, &is_null)) == shard_id);
+}
+
+/*
+ * Returns a move from or to the shard that is not over, or 0.  Map 0: of any map.  One
+ * move, that of the caller, does not count.
+ */
+int64
+sl_map_move_with(int32 shard_id, int32 map_id, int64 except)
+{
+	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
+	int64		result = 0;
+	HeapTuple	tuple;
+
+	while (result == 0 && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		is_null;
+		int64		id = DatumGetInt64(heap_getattr(tuple, MOVE_ID, RelationGetDescr(relation), &is_null));
+
+		if (id != except && is_open_with(tuple, RelationGetDescr(relation), shard_id, map_id))
+			result = id;
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return result;
+}
+

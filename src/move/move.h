@@ -100,6 +100,7 @@ extern List *sl_move_relations(SlMap *map);
 /* move_check.c: what is refused before anything happens */
 extern void sl_move_check(SlMap *map, const SlShardletRow *row, SlShard *to, SlMoveMode mode,
 						  bool ask_shards);
+extern void sl_move_check_again(SlMap *map, const SlShardletRow *row, SlShard *to, const SlMove *move);
 
 /* move_steps.c */
 extern const char *sl_move_first_phase(void);

@@ -15,7 +15,7 @@
 
 static void
 check_states(const SlMap *map, const SlShardletRow *row, const SlShard *from, const SlShard *to,
-			 SlMoveMode mode)
+			 SlMoveMode mode, int64 move)
 {
 	if (from->id == to->id)
 		ereport(ERROR,
@@ -44,12 +44,7 @@ check_states(const SlMap *map, const SlShardletRow *row, const SlShard *from, co
 				errmsg("shardlet %lld is %s", (long long) row->id, sl_state_name(row->state)),
 				errdetail("It cannot be moved in a mode in which it would be more than that."),
 				errhint("Use mode \"%s\".", sl_state_name(row->state)));
-	if (map->kind == SL_KIND_SPREAD && sl_map_count_shardlets(to->id, map->id) > 0)
-		ereport(ERROR,
-				errcode(SL_ERR_INVALID),
-				errmsg("shard \"%s\" already has a shardlet of spread map \"%s\"", NameStr(to->name),
-					   NameStr(map->name)),
-				errdetail("Rows of a spread map have no key, so two shardlets on one shard could not be told apart."));
+	sl_map_check_lane(map, to, move);
 }
 
 /* What the shards say -------------------------------------------------------------------- */
@@ -324,7 +319,7 @@ sl_move_check(SlMap *map, const SlShardletRow *row, SlShard *to, SlMoveMode mode
 {
 	SlShard    *from = sl_shard_by_id(row->shard_id);
 
-	check_states(map, row, from, to, mode);
+	check_states(map, row, from, to, mode, 0);
 	if (mode == SL_MOVE_ONLINE)
 	{
 		check_guarded(from);
@@ -341,4 +336,14 @@ sl_move_check(SlMap *map, const SlShardletRow *row, SlShard *to, SlMoveMode mode
 		/* Connections go with it: a shard may have many shardlets. */
 		MemoryContextDelete(context);
 	}
+}
+
+/*
+ * The same for a move under way, of what may have changed since it was asked for.  The
+ * map is open for a change.
+ */
+void
+sl_move_check_again(SlMap *map, const SlShardletRow *row, SlShard *to, const SlMove *move)
+{
+	check_states(map, row, sl_shard_by_id(row->shard_id), to, move->mode, move->id);
 }

@@ -120,6 +120,7 @@ sl_move_do_mark(SlMover *mover)
 	sl_shardlet_row_update(&row);
 	insert_stray(mover, &row, mover->to, row.state, false);
 	sl_map_include_shard(map, mover->to);
+	sl_move_check_again(map, &row, mover->to, &mover->move);
 	sl_map_finish_change(map);
 	sl_publish_arrival(map, &row, mover->to);
 }

@@ -69,13 +69,17 @@ next_part(SlMoveCrew *crew, int index)
 					table->condition);
 }
 
-/* Whatever else went wrong: the owner's rows are not removed. */
+/*
+ * Whatever else went wrong: the owner's rows are not removed.  Those of a spread map
+ * have no key to tell them by.
+ */
 static void
 check_not_owner(const SlMover *mover, const SlShard *shard)
 {
 	SlShardletRow row;
 
-	if (!sl_shardlet_row_read(mover->move.shardlet, &row) || row.shard_id == shard->id)
+	if ((sl_shardlet_row_read(mover->move.shardlet, &row) && row.shard_id == shard->id) ||
+		(mover->map->kind == SL_KIND_SPREAD && sl_map_count_shardlets(shard->id, mover->map->id) > 0))
 		elog(ERROR, "shard \"%s\" owns shardlet %lld, whose rows were to be removed there", NameStr(shard->name),
 			 (long long) mover->move.shardlet);
 }

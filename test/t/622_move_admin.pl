@@ -27,7 +27,8 @@ sub shardlet_on
 	return $c->sql("SELECT min(shardlet) FROM shardlet.shardlets WHERE map = '" . ($map // 'm') . "' AND shard = '$shard'");
 }
 
-# Lets a move come to a point.  Returns what lets it go on, which returns its SQLSTATE.
+# Lets a move come to a point.  Returns what lets it go on, and with an argument does no
+# more; otherwise it returns the SQLSTATE of the end.
 sub stop_at
 {
 	my ($shardlet, $to, $mode, $point, $more) = @_;
@@ -44,6 +45,7 @@ sub stop_at
 	}
 	return sub {
 		append_to_file($c->router->data_dir . "/$name", 'go');
+		return if @_;
 		my ($status, undef, $stderr) = $c->psql_end($session);
 		return $c->sqlstate_of($status, $stderr);
 	};
@@ -84,5 +86,23 @@ is($c->shard_sql('s1', 'SELECT count(*) FROM t'), '0', 'copied rows are removed'
 is($c->sqlstate('TRUNCATE t', node => $c->shard('s1')), '', 'then TRUNCATE is not refused');
 is($c->sql('SELECT count(*) FROM t'), '1000', 'no row is lost');
 is_clean('nothing is left');
+
+# A lane of a spread map has a shard for itself, also on its way.
+$c->sql(q{
+	SELECT shardlet.create_map('sp', 'spread', shards => '{s1, s2}');
+	CREATE TABLE log (id bigint);
+	SELECT shardlet.distribute('log', 'sp');
+	INSERT INTO log SELECT generate_series(1, 100)});
+my ($lane, $other) = map { shardlet_on($_, 'sp') } qw(s1 s2);
+$go = stop_at($lane, 's3', 'read_only', 'move_copy');
+is($c->sqlstate("CALL shardlet.move_shardlet($other, 's3', 'read_only')"), 'SL008', 'no second lane is moved there');
+is($c->sqlstate("SELECT shardlet.reassign($other, 's3')"), 'SL008', 'nor given to it');
+is($go->(), '', 'the first goes on');
+$go = stop_at($lane, 's1', 'read_only', 'move_remove');
+is($c->sqlstate("CALL shardlet.move_shardlet($other, 's3', 'read_only')"), 'SL008', 'nor while the first leaves');
+is($go->(), '', 'the first goes on');
+is($c->sqlstate("CALL shardlet.move_shardlet($other, 's3', 'read_only')"), '', 'then it is moved');
+is($c->sql('SELECT count(*) FROM log'), '100', 'no row is lost');
+is($c->sqlstate("CALL shardlet.move_shardlet($other, 's2', 'read_only')"), '', 'and moved back');
 
 done_testing();
