@@ -267,6 +267,7 @@ extern int64 sl_map_move_of_default(const SlMap *map);
 extern void sl_map_refuse_moving(int64 shardlet);
 extern int64 sl_map_move_with(int32 shard_id, int32 map_id, int64 except);
 
+extern void sl_map_refuse_moving_default(const SlMap *map);
 /* map_args.c: arguments of the functions */
 extern char *sl_map_arg_name(FunctionCallInfo fcinfo, int argument, const char *what);
 extern char *sl_map_arg_text(FunctionCallInfo fcinfo, int argument, const char *what);

@@ -59,19 +59,6 @@ lock_candidates(SlMap *map)
 	}
 }
 
-/* What a list's default has is what no key names: that must not change under a move. */
-static void
-refuse_moving_default(const SlMap *map)
-{
-	int64		move = sl_map_move_of_default(map);
-
-	if (move != 0)
-		ereport(ERROR,
-				errcode(SL_ERR_INVALID),
-				errmsg("default shardlet of map \"%s\" is being moved", NameStr(map->name)),
-				errdetail("See move %lld in shardlet.moves.", (long long) move));
-}
-
 /* Opens the change that functions with (map, shard, ...) begin with. */
 static Change
 begin_change(FunctionCallInfo fcinfo, SlMapKind kind, const char *function)
@@ -92,7 +79,7 @@ begin_change(FunctionCallInfo fcinfo, SlMapKind kind, const char *function)
 		lock_candidates(sl_map_get(name));
 	change.map = sl_map_open_for_change(name);
 	check_kind(change.map, kind, function);
-	refuse_moving_default(change.map);
+	sl_map_refuse_moving_default(change.map);
 	change.version = sl_map_next_version(change.map);
 	return change;
 }
@@ -425,10 +412,13 @@ shardlet_unassign(PG_FUNCTION_ARGS)
 {
 	SlShardletRow row;
 	SlMap	   *map = open_shardlet(fcinfo, "shardlet.unassign()", &row);
-	int64		before = count_misplaced(map, row.shard_id);
+	int64		before;
 	int64		after;
 
 	sl_shardlet_row_delete(&row);
+	/* A key becomes the default's. */
+	sl_map_refuse_moving_default(map);
+	before = count_misplaced(map, row.shard_id);
 	sl_map_finish_change(map);
 	map = sl_map_get_by_id(row.map_id);
 	after = count_misplaced(map, row.shard_id);

@@ -204,6 +204,30 @@ collect_doomed(const SlShardletRow *row, void *context)
 	return true;
 }
 
+/* Does the map's default, or what a move has left of it, go with the shard? */
+static bool
+has_default(const SlMap *map, int32 shard_id)
+{
+	if (map->shardlet_count > 0 && map->shardlets[0].shard->id == shard_id)
+		return true;
+	for (int i = 0; i < map->stray_count; i++)
+	{
+		if (map->strays[i].range.is_default && map->strays[i].shard->id == shard_id)
+			return true;
+	}
+	return false;
+}
+
+/* Keys that are forgotten become the default's. */
+static void
+check_default(int32 map_id, int32 shard_id)
+{
+	const SlMap *map = sl_map_get_by_id(map_id);
+
+	if (map->kind == SL_KIND_LIST && !has_default(map, shard_id))
+		sl_map_refuse_moving_default(map);
+}
+
 /*
  * Takes a shard out of all maps.  Its shardlets go with it, so their keys have
  * no place any more.
@@ -225,6 +249,8 @@ sl_map_forget_shard(int32 shard_id)
 			continue;
 		sl_map_note_dropped(shard_id);
 		sl_shardlet_row_scan(map_id, NULL, collect_doomed, &doomed);
+		if (doomed.rows != NIL)
+			check_default(map_id, shard_id);
 		foreach(row_cell, doomed.rows)
 			sl_shardlet_row_delete(lfirst(row_cell));
 		sl_map_shard_delete(map_id, shard_id);
@@ -255,32 +281,6 @@ sl_map_include_shard(SlMap *map, SlShard *shard)
 		sl_map_join_shard(map, shard);
 }
 
-typedef struct Candidate
-{
-	SlShard    *shard;
-	double		load;			/* shardlets, those placed now included */
-} Candidate;
-
-static int
-find_candidates(SlMap *map, Candidate **candidates)
-{
-	List	   *ids = sl_map_shard_ids(map->id);
-	ListCell   *cell;
-	int			count = 0;
-
-	*candidates = palloc(sizeof(Candidate) * Max(list_length(ids), 1));
-	foreach(cell, ids)
-	{
-		SlShard    *shard = sl_shard_by_id(lfirst_int(cell));
-
-		if (!shard->exists || shard->state != SL_STATE_ONLINE || shard->weight <= 0)
-			continue;
-		sl_shard_lock(shard, AccessShareLock);
-		(*candidates)[count].shard = shard;
-		(*candidates)[count].load = (double) sl_map_count_shardlets(shard->id, map->id);
-		count++;
-	}
-	if (count == 0)
 /*
  * Fails if a lane of a spread map would come to where there is one, or where one is on
  * its way from or to.  The caller has the map open for a change; the move is his own,
@@ -310,6 +310,32 @@ sl_map_check_lane(const SlMap *map, const SlShard *shard, int64 move)
 				errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld).", (long long) other));
 }
 
+typedef struct Candidate
+{
+	SlShard    *shard;
+	double		load;			/* shardlets, those placed now included */
+} Candidate;
+
+static int
+find_candidates(SlMap *map, Candidate **candidates)
+{
+	List	   *ids = sl_map_shard_ids(map->id);
+	ListCell   *cell;
+	int			count = 0;
+
+	*candidates = palloc(sizeof(Candidate) * Max(list_length(ids), 1));
+	foreach(cell, ids)
+	{
+		SlShard    *shard = sl_shard_by_id(lfirst_int(cell));
+
+		if (!shard->exists || shard->state != SL_STATE_ONLINE || shard->weight <= 0)
+			continue;
+		sl_shard_lock(shard, AccessShareLock);
+		(*candidates)[count].shard = shard;
+		(*candidates)[count].load = (double) sl_map_count_shardlets(shard->id, map->id);
+		count++;
+	}
+	if (count == 0)
 		ereport(ERROR,
 				errcode(SL_ERR_INVALID),
 				errmsg("map \"%s\" has no shard that can take a shardlet",

@@ -364,3 +364,16 @@ sl_map_move_with(int32 shard_id, int32 map_id, int64 except)
 	return result;
 }
 
+/* What a list's default has is what no key names: that must not change under a move. */
+void
+sl_map_refuse_moving_default(const SlMap *map)
+{
+	int64		move = sl_map_move_of_default(map);
+
+	if (move != 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("default shardlet of map \"%s\" is being moved", NameStr(map->name)),
+				errdetail("See move %lld in shardlet.moves.", (long long) move));
+}
+

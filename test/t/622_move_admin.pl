@@ -105,4 +105,22 @@ is($c->sqlstate("CALL shardlet.move_shardlet($other, 's3', 'read_only')"), '', '
 is($c->sql('SELECT count(*) FROM log'), '100', 'no row is lost');
 is($c->sqlstate("CALL shardlet.move_shardlet($other, 's2', 'read_only')"), '', 'and moved back');
 
+# What the default of a list has does not grow under its move.
+$c->sql(q{
+	SELECT shardlet.create_map('li', 'list', shards => '{s1, s2, s3}');
+	SELECT shardlet.assign_key('li', 's3', 5::bigint);
+	SELECT shardlet.assign_default('li', 's1');
+	CREATE TABLE lt (k bigint PRIMARY KEY);
+	SELECT shardlet.distribute('lt', 'li', 'k');
+	INSERT INTO lt SELECT generate_series(1, 4)});
+my $key = shardlet_on('s3', 'li');
+$go = stop_at(shardlet_on('s1', 'li'), 's2', 'online', 'move_switch');
+is($c->sqlstate("SELECT shardlet.unassign($key)"), 'SL008', 'a key does not become one of the default');
+is($c->sqlstate(q{SELECT shardlet.drop_shard('s3', force => true)}), 'SL008', 'nor with its shard');
+$c->sql('INSERT INTO lt VALUES (5)');
+is($go->(), '', 'the move goes on');
+is($c->sql('SELECT count(*) FROM lt'), '5', 'no row is lost');
+$c->sql("DELETE FROM lt WHERE k = 5; SELECT shardlet.unassign($key)");
+is_clean('nothing is left');
+
 done_testing();
