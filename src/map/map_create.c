@@ -243,6 +243,7 @@ drop_shards(SlMap *map, List *shards)
 	{
 		SlShard    *shard = lfirst(cell);
 		int64		count = sl_map_count_shardlets(shard->id, map->id);
+		int64		move = sl_map_move_with(shard->id, map->id, 0);
 
 		if (!list_member_int(present, shard->id))
 			ereport(ERROR,
@@ -258,6 +259,14 @@ drop_shards(SlMap *map, List *shards)
 									 "It owns %lld shardlets of the map.",
 									 (unsigned long) count, (long long) count),
 					errhint("Give them to other shards, or unassign them, first."));
+		if (move != 0)
+			ereport(ERROR,
+					errcode(SL_ERR_INVALID),
+					errmsg("shard \"%s\" cannot be taken out of map \"%s\"",
+						   NameStr(shard->name), NameStr(map->name)),
+					errdetail("A shardlet is being moved from or to it: see move %lld in shardlet.moves.",
+							  (long long) move),
+					errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld).", (long long) move));
 		sl_map_shard_delete(map->id, shard->id);
 	}
 }

@@ -17,6 +17,12 @@ static void
 check_states(const SlMap *map, const SlShardletRow *row, const SlShard *from, const SlShard *to,
 			 SlMoveMode mode, int64 move)
 {
+	if (!to->exists)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("the shard that shardlet %lld was to be moved to does not exist any more", (long long) row->id),
+				errdetail("Its id was %d.", to->id),
+				errhint("Move the shardlet to another shard with shardlet.move_shardlet()."));
 	if (from->id == to->id)
 		ereport(ERROR,
 				errcode(SL_ERR_INVALID),

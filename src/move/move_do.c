@@ -42,7 +42,7 @@ sl_move_connect(SlShard *shard)
 
 	if (!shard->exists)
 		ereport(ERROR,
-				errcode(SL_ERR_UNREACHABLE),
+				errcode(ERRCODE_UNDEFINED_OBJECT),
 				errmsg("a shard of the move does not exist any more"),
 				errdetail("Its id was %d.", shard->id));
 	target = sl_remote_target(shard);
@@ -83,13 +83,17 @@ state_for(SlMoveMode mode)
 		mode == SL_MOVE_READ_ONLY ? SL_STATE_READ_ONLY : SL_STATE_OFFLINE;
 }
 
-/* Locks shard and map, and reads the shardlet as it is then. */
+/*
+ * Locks shard and map, and reads the shardlet as it is then.  A shard that was dropped by
+ * force is not in the way of those who only clean up.
+ */
 static SlMap *
 open_for_change(SlMover *mover, SlShardletRow *row)
 {
 	SlMap	   *map;
 
-	sl_shard_lock(mover->to, AccessShareLock);
+	if (mover->to->exists)
+		sl_shard_lock(mover->to, AccessShareLock);
 	map = sl_map_open_for_move(mover->move.shardlet, row);
 	row->version = sl_map_next_version(map);
 	return map;
@@ -116,11 +120,11 @@ sl_move_do_mark(SlMover *mover)
 				errcode(SL_ERR_INVALID),
 				errmsg("shardlet %lld is not on shard \"%s\" any more", (long long) row.id,
 					   NameStr(mover->from->name)));
+	sl_move_check_again(map, &row, mover->to, &mover->move);
 	row.state = state_for(mover->move.mode);
 	sl_shardlet_row_update(&row);
 	insert_stray(mover, &row, mover->to, row.state, false);
 	sl_map_include_shard(map, mover->to);
-	sl_move_check_again(map, &row, mover->to, &mover->move);
 	sl_map_finish_change(map);
 	sl_publish_arrival(map, &row, mover->to);
 }
@@ -135,6 +139,16 @@ check_relations(SlMover *mover, SlMap *map)
 				errmsg("tables of map \"%s\" have changed since they were copied", NameStr(map->name)),
 				errhint("CALL shardlet.resume_move(%lld) moves the shardlet again.",
 						(long long) mover->move.id));
+}
+
+/* Nobody would look for rows on a shard that left the map. */
+static void
+check_member(const SlMap *map, const SlShard *shard)
+{
+	if (!list_member_int(sl_map_shard_ids(map->id), shard->id))
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("map \"%s\" does not use shard \"%s\" any more", NameStr(map->name), NameStr(shard->name)));
 }
 
 /* How long a lock for the switch may be waited for: writers wait behind it. */
@@ -215,6 +229,8 @@ sl_move_do_switch(SlMover *mover)
 		sl_move_tell_time(mover, "passing markers");
 	}
 	map = open_for_change(mover, &row);
+	sl_move_check_again(map, &row, mover->to, &mover->move);
+	check_member(map, mover->to);
 	check_relations(mover, map);
 	if (mover->move.mode == SL_MOVE_ONLINE)
 		catch_up(mover, map, source, target);
@@ -253,7 +269,8 @@ sl_move_do_undo(SlMover *mover)
 	row.state = mover->move.state_before;
 	sl_shardlet_row_update(&row);
 	sl_stray_delete(map->id, mover->move.id);
-	insert_stray(mover, &row, mover->to, SL_STATE_ONLINE, false);
+	if (mover->to->exists)
+		insert_stray(mover, &row, mover->to, SL_STATE_ONLINE, false);
 	sl_map_finish_change(map);
 }
 

@@ -497,6 +497,22 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 
 /* drop_shard ---------------------------------------------------------------- */
 
+/* A move can do nothing more on a shard that is not known. */
+static void
+refuse_moves(const SlShard *shard)
+{
+	int64		move = sl_map_move_with(shard->id, 0, 0);
+
+	if (move != 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("shard \"%s\" is in use", NameStr(shard->name)),
+				errdetail("A shardlet is being moved from or to it: see move %lld in shardlet.moves.",
+						  (long long) move),
+				errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld). If the shard is lost, use force => true.",
+						(long long) move));
+}
+
 /* drop_shard(shard, force) */
 Datum
 shardlet_drop_shard(PG_FUNCTION_ARGS)
@@ -522,6 +538,8 @@ shardlet_drop_shard(PG_FUNCTION_ARGS)
 				errdetail_plural("It owns %lld shardlet.", "It owns %lld shardlets.",
 								 (unsigned long) count, (long long) count),
 				errhint("CALL shardlet.drain_shard(%s) moves them to other shards, with their rows; force => true forgets them.", quote_literal_cstr(name)));
+	if (!force)
+		refuse_moves(shard);
 	placed = sl_table_names_of(NULL, shard);
 	if (placed != NIL && !force)
 		ereport(ERROR,

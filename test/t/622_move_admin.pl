@@ -87,6 +87,28 @@ is($c->sqlstate('TRUNCATE t', node => $c->shard('s1')), '', 'then TRUNCATE is no
 is($c->sql('SELECT count(*) FROM t'), '1000', 'no row is lost');
 is_clean('nothing is left');
 
+# The target stays one of the map.
+$go = stop_at(shardlet_on('s2'), 's3', 'online', 'move_switch');
+is($c->sqlstate(q{SELECT shardlet.alter_map('m', drop_shards => '{s3}')}), 'SL008', 'the target is not taken out of the map');
+is($c->sqlstate(q{SELECT shardlet.drop_shard('s3')}), 'SL008', 'nor dropped');
+is($go->(), '', 'the move goes on');
+is($c->sql(q{SELECT count(*) FROM shardlet.query('m', 'SELECT k FROM t') AS (k bigint)}), '1000', 'all shards of the map are asked');
+$go = stop_at(shardlet_on('s3'), 's1', 'read_only', 'move_remove');
+is($c->sqlstate(q{SELECT shardlet.alter_map('m', drop_shards => '{s3}')}), 'SL008', 'nor is the source while it has rows');
+is($go->(), '', 'the move goes on');
+is($c->sqlstate(q{SELECT shardlet.alter_map('m', drop_shards => '{s3}')}), '', 'then it is');
+
+# A target that is not online any more does not get the shardlet.
+my $k = $c->sql(q{SELECT min(k) FROM t WHERE shardlet.route('m', k) = 's1'});
+$go = stop_at(shardlet_on('s1'), 's2', 'read_only', 'move_switch');
+$c->sql(q{SELECT shardlet.alter_shard('s2', state => 'offline')});
+$go->('only');
+ok($c->poll('SELECT count(*) FROM shardlet.moves WHERE open AND attempts > 0', '1'), 'a target that is offline is waited for');
+is($c->sql("SELECT count(*) FROM t WHERE k = $k"), '1', 'the source is still the owner');
+$c->sql(q{SELECT shardlet.alter_shard('s2', state => 'online')});
+is($go->(), '', 'the move goes on when it is online');
+is($c->sql('SELECT count(*) FROM t'), '1000', 'no row is lost');
+
 # A lane of a spread map has a shard for itself, also on its way.
 $c->sql(q{
 	SELECT shardlet.create_map('sp', 'spread', shards => '{s1, s2}');
@@ -121,6 +143,22 @@ $c->sql('INSERT INTO lt VALUES (5)');
 is($go->(), '', 'the move goes on');
 is($c->sql('SELECT count(*) FROM lt'), '5', 'no row is lost');
 $c->sql("DELETE FROM lt WHERE k = 5; SELECT shardlet.unassign($key)");
+is_clean('nothing is left');
+
+# A target that is dropped by force: the move is undone without it.
+$c->sql(q{SELECT shardlet.alter_map('li', drop_shards => '{s3}'); SELECT shardlet.alter_map('sp', drop_shards => '{s3}')});
+$go = stop_at(shardlet_on('s2'), 's3', 'online', 'move_switch');
+is($c->sqlstate(q{SELECT shardlet.drop_shard('s3')}), 'SL008', 'the target is not dropped');
+is($c->sqlstate(q{SELECT shardlet.drop_shard('s3', force => true)}), '', 'but by force');
+is($go->(), '55000', 'then the move is undone');
+is(last_move('phase'), 'failed', 'and over');
+is($c->sqlstate('CALL shardlet.resume_move(' . last_move('move') . ')'), '42704', 'it cannot be resumed');
+is($c->sql('SELECT count(*) FROM t'), '1000', 'no row is lost');
+
+# The router does not know what is on that shard now; somebody else puts it in order.
+my $subscription = $c->shard_sql('s3', 'SELECT subname FROM pg_subscription');
+$c->shard_sql('s3', $_) for "ALTER SUBSCRIPTION $subscription DISABLE", "ALTER SUBSCRIPTION $subscription SET (slot_name = NONE)",
+  "DROP SUBSCRIPTION $subscription", 'DROP TABLE t, log, lt';
 is_clean('nothing is left');
 
 done_testing();
