@@ -213,6 +213,7 @@ extern void sl_publish_all_to(SlShard *shard);
 extern List *sl_publish_outdated(void);
 extern bool sl_publish_copies_to(int32 shard_id, int limit_ms);
 extern void sl_publish_arrival(const SlMap *map, const SlShardletRow *row, SlShard *shard);
+extern void sl_publish_gone(const SlMap *map, int64 shardlet, SlShard *shard);
 
 /* guarding.c */
 extern List *sl_guarding_shards(List *shards);

@@ -640,6 +640,20 @@ sl_publish_arrival(const SlMap *map, const SlShardletRow *row, SlShard *shard)
 	send_letter(&map_row, &letter);
 }
 
+/* Tells a shard that a shardlet of another one is gone, and its rows will not come. */
+void
+sl_publish_gone(const SlMap *map, int64 shardlet, SlShard *shard)
+{
+	SlMapRow	map_row = read_map(map);
+	SlShardletRow row = {.id = shardlet};
+	Letter		letter = {.shard = shard};
+
+	if (!can_be_told(shard, map->id))
+		return;
+	letter.gone = list_make1(&row);
+	send_letter(&map_row, &letter);
+}
+
 void
 sl_publish_init(void)
 {

@@ -261,13 +261,15 @@ extern void sl_stray_hold(int32 map_id);
 extern bool sl_stray_is_followed(const SlMap *map);
 extern bool sl_stray_is_newer(const SlMap *map, Snapshot snapshot);
 extern void sl_stray_check_writable(const SlMap *map);
+extern const SlStray *sl_stray_find(const SlMap *map, int64 move);
+extern void sl_stray_refuse_lost(const SlMap *map);
 extern List *sl_stray_arriving(int32 map_id, int32 shard_id);
 extern int64 sl_map_move_of(int64 shardlet);
-extern int64 sl_map_move_of_default(const SlMap *map);
-extern void sl_map_refuse_moving(int64 shardlet);
 extern int64 sl_map_move_with(int32 shard_id, int32 map_id, int64 except);
-
+extern int64 sl_map_move_of_default(const SlMap *map);
 extern void sl_map_refuse_moving_default(const SlMap *map);
+extern void sl_map_refuse_moving(int64 shardlet);
+
 /* map_args.c: arguments of the functions */
 extern char *sl_map_arg_name(FunctionCallInfo fcinfo, int argument, const char *what);
 extern char *sl_map_arg_text(FunctionCallInfo fcinfo, int argument, const char *what);

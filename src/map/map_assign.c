@@ -80,6 +80,7 @@ begin_change(FunctionCallInfo fcinfo, SlMapKind kind, const char *function)
 	change.map = sl_map_open_for_change(name);
 	check_kind(change.map, kind, function);
 	sl_map_refuse_moving_default(change.map);
+	sl_stray_refuse_lost(change.map);
 	change.version = sl_map_next_version(change.map);
 	return change;
 }
@@ -415,10 +416,10 @@ shardlet_unassign(PG_FUNCTION_ARGS)
 	int64		before;
 	int64		after;
 
-	sl_shardlet_row_delete(&row);
 	/* A key becomes the default's. */
 	sl_map_refuse_moving_default(map);
 	before = count_misplaced(map, row.shard_id);
+	sl_shardlet_row_delete(&row);
 	sl_map_finish_change(map);
 	map = sl_map_get_by_id(row.map_id);
 	after = count_misplaced(map, row.shard_id);

@@ -278,6 +278,39 @@ sl_stray_check_writable(const SlMap *map)
 	}
 }
 
+/* Returns the rows that a move has somewhere, or NULL. */
+const SlStray *
+sl_stray_find(const SlMap *map, int64 move)
+{
+	for (int i = 0; i < map->stray_count; i++)
+	{
+		if (map->strays[i].move == move)
+			return &map->strays[i];
+	}
+	return NULL;
+}
+
+/*
+ * Fails if rows are still to be removed of a shardlet that went with its shard: whoever
+ * gets its keys now would lose his own.
+ */
+void
+sl_stray_refuse_lost(const SlMap *map)
+{
+	for (int i = 0; i < map->stray_count; i++)
+	{
+		SlShardletRow row;
+		int64		move = map->strays[i].move;
+
+		if (!sl_shardlet_row_read(shardlet_of(move), &row))
+			ereport(ERROR,
+					errcode(SL_ERR_INVALID),
+					errmsg("a move of map \"%s\" is being given up", NameStr(map->name)),
+					errdetail("Its shardlet does not exist any more: see move %lld in shardlet.moves.", (long long) move),
+					errhint("Wait until it is over."));
+	}
+}
+
 /* Returns the move of a shardlet that is not over, or 0. */
 int64
 sl_map_move_of(int64 shardlet)
@@ -302,32 +335,6 @@ sl_map_move_of(int64 shardlet)
 	return result;
 }
 
-/* Returns the move of a list map's default shardlet that has rows somewhere, or 0. */
-int64
-sl_map_move_of_default(const SlMap *map)
-{
-	for (int i = 0; i < map->stray_count; i++)
-	{
-		if (map->strays[i].range.is_default)
-			return map->strays[i].move;
-	}
-	return 0;
-}
-
-/* Fails if the shardlet is being moved. */
-void
-sl_map_refuse_moving(int64 shardlet)
-{
-	int64		move = sl_map_move_of(shardlet);
-
-	if (move != 0)
-		ereport(ERROR,
-				errcode(SL_ERR_INVALID),
-				errmsg("shardlet %lld is being moved", (long long) shardlet),
-				errdetail("See move %lld in shardlet.moves.", (long long) move),
-				errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld).",
-						(long long) move));
-}
 static bool
 is_open_with(HeapTuple tuple, TupleDesc descriptor, int32 shard_id, int32 map_id)
 {
@@ -364,6 +371,18 @@ sl_map_move_with(int32 shard_id, int32 map_id, int64 except)
 	return result;
 }
 
+/* Returns the move of a list map's default shardlet that has rows somewhere, or 0. */
+int64
+sl_map_move_of_default(const SlMap *map)
+{
+	for (int i = 0; i < map->stray_count; i++)
+	{
+		if (map->strays[i].range.is_default)
+			return map->strays[i].move;
+	}
+	return 0;
+}
+
 /* What a list's default has is what no key names: that must not change under a move. */
 void
 sl_map_refuse_moving_default(const SlMap *map)
@@ -377,3 +396,17 @@ sl_map_refuse_moving_default(const SlMap *map)
 				errdetail("See move %lld in shardlet.moves.", (long long) move));
 }
 
+/* Fails if the shardlet is being moved. */
+void
+sl_map_refuse_moving(int64 shardlet)
+{
+	int64		move = sl_map_move_of(shardlet);
+
+	if (move != 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("shardlet %lld is being moved", (long long) shardlet),
+				errdetail("See move %lld in shardlet.moves.", (long long) move),
+				errhint("Wait for it, or stop it with CALL shardlet.cancel_move(%lld).",
+						(long long) move));
+}

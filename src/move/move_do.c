@@ -681,3 +681,34 @@ sl_move_do_undo_remove(SlMover *mover)
 	clear_target(mover);
 	wait_for_readers(mover);
 }
+
+/*
+ * The shardlet went with a shard that was dropped by force.  Before the switch that was
+ * the source, and rows that were copied belong to nobody.  Behind it, what the source
+ * still has may be all that is left of them: it stays there.
+ */
+void
+sl_move_do_lost(SlMover *mover)
+{
+	const SlStray *stray = sl_stray_find(mover->map, mover->move.id);
+	bool		is_behind = stray == NULL || stray->is_behind;
+
+	if (mover->move.mode == SL_MOVE_ONLINE)
+		end_stream(mover);
+	if (!is_behind && mover->to->exists)
+		sl_move_remove(mover, mover->to);
+	wait_for_readers(mover);
+}
+
+void
+sl_move_do_lost_finish(SlMover *mover)
+{
+	SlMap	   *map;
+
+	if (mover->to->exists)
+		sl_shard_lock(mover->to, AccessShareLock);
+	map = sl_map_open_for_change(NameStr(mover->map->name));
+	sl_stray_delete(map->id, mover->move.id);
+	sl_map_finish_change(map);
+	sl_publish_gone(map, mover->move.shardlet, mover->to);
+}

@@ -65,6 +65,8 @@ extern void sl_move_do_remove(SlMover *mover);
 extern void sl_move_do_finish(SlMover *mover);
 extern void sl_move_do_undo(SlMover *mover);
 extern void sl_move_do_undo_remove(SlMover *mover);
+extern void sl_move_do_lost(SlMover *mover);
+extern void sl_move_do_lost_finish(SlMover *mover);
 
 /* move_copy.c */
 extern void sl_move_copy(SlMover *mover, SlConn **sources, SlConn **targets, int count,

@@ -41,6 +41,8 @@
 
 #define FIRST_PHASE "mark"
 #define UNDO_PHASE "undo"
+#define LOST_PHASE "lost"
+#define LOST_END_PHASE "lost_finish"
 
 /* For which modes a step is. */
 #define ONLINE (1 << SL_MOVE_ONLINE)
@@ -82,6 +84,10 @@ static const Step steps[] = {
 	{"undo", ALL, true, false, NULL, sl_move_do_undo, "move_undo", "move_undo_done"},
 	{"undo_remove", ALL, false, false, NULL, sl_move_do_undo_remove, "move_undo_remove", "move_undo_remove_done"},
 	{"undo_finish", ALL, true, false, "failed", sl_move_do_finish, "move_undo_finish", "move_undo_finish_done"},
+
+	/* The shardlet went with a shard: what is left is put in order. */
+	{LOST_PHASE, ALL, false, false, NULL, sl_move_do_lost, "move_lost", "move_lost_done"},
+	{LOST_END_PHASE, ALL, true, false, "failed", sl_move_do_lost_finish, "move_lost_finish", "move_lost_finish_done"},
 };
 
 static const Step *
@@ -127,15 +133,29 @@ sl_move_begin(SlMover *mover)
 	MemoryContextSwitchTo(mover->context);
 }
 
-/* The shardlet went with its shard or its map: there is nothing left to be moved. */
+/*
+ * The shardlet went with its shard or its map: there is nothing left to be moved.  If
+ * some shard has rows of it that do not count, that comes to an end first; what they
+ * are is told by their note.
+ */
 static void
-close_lost(SlMove *move)
+load_lost(SlMover *mover)
 {
+	SlMove	   *move = &mover->move;
+	SlMapRow	map;
+	const SlStray *stray = sl_map_row_read_id(move->map_id, &map) ?
+		sl_stray_find(sl_map_get_by_id(move->map_id), move->id) : NULL;
+
+	if (stray != NULL)
+		mover->range = stray->range;
+	if (stray != NULL && strcmp(move->phase, LOST_END_PHASE) == 0)
+		return;
+	move->is_open = stray != NULL;
 	sl_move_lock(move->id);
-	move->is_open = false;
 	move->last_error = psprintf("shardlet %lld does not exist any more", (long long) move->shardlet);
-	strlcpy(move->phase, "failed", sizeof(move->phase));
+	strlcpy(move->phase, move->is_open ? LOST_PHASE : "failed", sizeof(move->phase));
 	sl_move_update(move);
+	sl_move_begin(mover);
 }
 
 static void
@@ -147,8 +167,9 @@ load(SlMover *mover, int64 id)
 		return;
 	if (!sl_shardlet_row_read(mover->move.shardlet, &mover->range))
 	{
-		close_lost(&mover->move);
-		return;
+		load_lost(mover);
+		if (!mover->move.is_open)
+			return;
 	}
 	mover->map = sl_map_get_by_id(mover->move.map_id);
 	mover->from = sl_shard_by_id(mover->move.from_shard);

@@ -161,4 +161,36 @@ $c->shard_sql('s3', $_) for "ALTER SUBSCRIPTION $subscription DISABLE", "ALTER S
   "DROP SUBSCRIPTION $subscription", 'DROP TABLE t, log, lt';
 is_clean('nothing is left');
 
+# A source that is dropped by force takes the shardlet along: copied rows are removed.
+$c->sql("SELECT shardlet.add_shard('s3', '" . $c->conninfo('s3') . "')");
+$c->sql(q{
+	SELECT shardlet.create_map('ra', 'range', shards => '{s1, s2, s3}');
+	SELECT shardlet.assign_range('ra', 's3', 0::bigint, 100::bigint), shardlet.assign_range('ra', 's2', 100::bigint, 200::bigint);
+	CREATE TABLE rt (k bigint PRIMARY KEY);
+	SELECT shardlet.distribute('rt', 'ra', 'k');
+	INSERT INTO rt SELECT generate_series(0, 199)});
+$go = stop_at(shardlet_on('s3', 'ra'), 's2', 'online', 'move_switch', 'move_lost:wait=lost');
+is($c->shard_sql('s2', 'SELECT count(*) FROM rt'), '200', 'rows are copied');
+is($c->sqlstate(q{SELECT shardlet.drop_shard('s3', force => true)}), '', 'the source is dropped by force');
+$go->('only');
+ok($c->poll('SELECT phase FROM shardlet.moves WHERE open', 'lost'), 'the move is given up');
+is($c->sqlstate(q{SELECT shardlet.assign_range('ra', 's2', 0::bigint, 100::bigint)}), 'SL008', 'nobody gets its keys before that is done');
+append_to_file($c->router->data_dir . '/lost', 'go');
+is($go->(), '55000', 'it fails');
+is($c->shard_sql('s2', 'SELECT count(*) FROM rt'), '100', 'copied rows are removed');
+is($c->sqlstate(q{SELECT shardlet.assign_range('ra', 's2', 0::bigint, 100::bigint)}), '', 'the keys can be assigned again');
+is($c->sqlstate('TRUNCATE rt', node => $c->shard('s2')), '', 'nothing is on its way any more');
+$c->shard_sql('s3', $_) for 'SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots',
+  (split /\n/, $c->shard_sql('s3', q{SELECT 'DROP PUBLICATION ' || pubname FROM pg_publication})), 'DROP TABLE rt';
+is_clean('nothing is left');
+
+# Behind the switch the source keeps what it has.
+$c->sql("DROP TABLE rt; SELECT shardlet.drop_map('ra')");
+$c->sql("SELECT shardlet.add_shard('s3', '" . $c->conninfo('s3') . "')");
+$go = stop_at(shardlet_on('s2'), 's3', 'read_only', 'move_settle');
+is($c->sqlstate(q{SELECT shardlet.drop_shard('s3', force => true)}), '', 'the new owner is dropped by force');
+is($go->(), '55000', 'the move fails');
+is($c->shard_sql('s2', 'SELECT count(*) FROM t'), '1000', 'rows stay');
+is_clean('nothing is left');
+
 done_testing();
