@@ -9,7 +9,7 @@
 #include "utils/memutils.h"
 
 #include "base/base.h"
-#include "move/move.h"
+#include "move/move_internal.h"
 
 /* What the two shards, and the shardlet between them, look like -------------------- */
 
@@ -127,6 +127,12 @@ check_no_rows(SlConn *conn, const SlMoveTable *table, int64 shardlet)
 
 /* Online ------------------------------------------------------------------------------------ */
 
+/* The table itself, or its partitions. */
+#define TABLES_SQL \
+	"SELECT c.oid::pg_catalog.regclass FROM pg_catalog.pg_class c" \
+	" WHERE (c.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1)) WHERE isleaf))" \
+	" OR (c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid AND c.relkind OPERATOR(pg_catalog.=) 'r'))"
+
 /* Without the guard nobody would stop those who still write to the source. */
 static void
 check_guarded(const SlShard *shard)
@@ -151,6 +157,40 @@ require(SlConn *conn, const char *sql, const char *message, const char *hint)
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("shardlets cannot be moved online: %s on shard \"%s\"", message, conn->shard),
 			errhint("%s: %s. Or use mode \"read_only\".", hint, sl_remote_value(answer, 0, 1)));
+}
+
+/*
+ * The table itself or its partitions, those whose guard is missing or does not fire: they
+ * let writers in who wait for nothing, and whose changes would come too late.
+ */
+#define UNGUARDED_SQL \
+	TABLES_SQL " AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger g" \
+	" JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) g.tgfoid JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace" \
+	" WHERE g.tgrelid OPERATOR(pg_catalog.=) c.oid AND g.tgenabled OPERATOR(pg_catalog.=) ANY ('{O,A}')" \
+	" AND g.tgtype OPERATOR(pg_catalog.&) 1::pg_catalog.int2 OPERATOR(pg_catalog.=) 1" \
+	" AND n.nspname OPERATOR(pg_catalog.=) 'shardlet' AND p.proname OPERATOR(pg_catalog.=) 'guard') LIMIT 1"
+
+/* Online: fails if writers of a table would not be stopped at the switch. */
+void
+sl_move_check_guards(SlConn *conn, List *tables)
+{
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		const SlMoveTable *table = lfirst(cell);
+		const char *name = table->name;
+		PGresult   *answer = sl_remote_ask(conn, UNGUARDED_SQL, 1, &name);
+
+		if (PQntuples(answer) > 0)
+			ereport(ERROR,
+					errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("shardlets of table \"%s\" cannot be moved online", table->label),
+					errdetail("The guard of %s on shard \"%s\" is missing or disabled, so nobody would stop those who write when the owner changes.",
+							  sl_remote_value(answer, 0, 0), conn->shard),
+					errhint("Run there: ALTER TABLE %s ENABLE TRIGGER \"!shardlet_guard\". If there is none, shardlet.attach() makes it anew. Or use mode \"read_only\".",
+							sl_remote_value(answer, 0, 0)));
+	}
 }
 
 /* On both: a marker is passed from one to the other. */
@@ -192,12 +232,6 @@ check_target(SlConn *conn)
 	require(conn, psprintf("SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_origin) OPERATOR(pg_catalog.<) pg_catalog.current_setting('%s')::pg_catalog.int8, '%s'", origins, origins),
 			"no replication origin is free", "Raise there");
 }
-
-/* The table itself, or its partitions. */
-#define TABLES_SQL \
-	"SELECT c.oid::pg_catalog.regclass FROM pg_catalog.pg_class c" \
-	" WHERE (c.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1)) WHERE isleaf))" \
-	" OR (c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid AND c.relkind OPERATOR(pg_catalog.=) 'r'))"
 
 /* The index that is a table's replica identity, and the numbers of its columns. */
 #define INDEX_SQL \
@@ -309,6 +343,8 @@ check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, S
 		check_target(target);
 		check_marker(source);
 		check_marker(target);
+		sl_move_check_guards(source, tables);
+		sl_move_check_guards(target, tables);
 		foreach(cell, tables)
 		{
 			check_table_owner(source, lfirst(cell));

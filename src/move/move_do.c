@@ -225,6 +225,7 @@ sl_move_do_switch(SlMover *mover)
 	{
 		source = sl_move_connect(mover->from);
 		target = sl_move_connect(mover->to);
+		sl_move_check_guards(source, mover->tables);
 		pass_free_markers(mover, source, target);
 		sl_move_tell_time(mover, "passing markers");
 	}

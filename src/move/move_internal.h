@@ -47,6 +47,9 @@ extern void sl_move_look_up(SlMover *mover);
 extern void sl_move_progress(SlMover *mover, const SlMoveProgress *progress);
 extern void sl_move_show_lag(SlMover *mover, int64 lag);
 
+/* move_check.c */
+extern void sl_move_check_guards(SlConn *conn, List *tables);
+
 /* move_crew.c */
 extern void sl_move_crew_run(SlMoveCrew *crew);
 

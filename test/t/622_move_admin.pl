@@ -145,6 +145,18 @@ is($c->sql('SELECT count(*) FROM lt'), '5', 'no row is lost');
 $c->sql("DELETE FROM lt WHERE k = 5; SELECT shardlet.unassign($key)");
 is_clean('nothing is left');
 
+# Online, all writers have to meet the guard.
+my $one = shardlet_on('s2');
+$c->shard_sql('s2', 'ALTER TABLE t DISABLE TRIGGER USER');
+my ($status, undef, $stderr) = $c->psql_err("CALL shardlet.move_shardlet($one, 's1', 'online')");
+is($c->sqlstate_of($status, $stderr), '55000', 'a table whose guard is disabled is not moved online');
+like($stderr, qr/The guard of public.t on shard "s2" is missing or disabled.*HINT:  Run there: ALTER TABLE public.t ENABLE TRIGGER "!shardlet_guard"/s, 'with a hint');
+$c->shard_sql('s2', 'ALTER TABLE t ENABLE TRIGGER USER');
+$go = stop_at($one, 's1', 'online', 'move_switch');
+$c->shard_sql('s2', 'ALTER TABLE t DISABLE TRIGGER "!shardlet_guard"');
+is($go->(), '55000', 'nor if it is disabled meanwhile');
+$c->shard_sql('s2', 'ALTER TABLE t ENABLE TRIGGER USER');
+
 # A target that is dropped by force: the move is undone without it.
 $c->sql(q{SELECT shardlet.alter_map('li', drop_shards => '{s3}'); SELECT shardlet.alter_map('sp', drop_shards => '{s3}')});
 $go = stop_at(shardlet_on('s2'), 's3', 'online', 'move_switch');
