@@ -108,21 +108,44 @@ check_table_rights(SlConn *conn, const SlMoveTable *table, const char *privilege
 						sl_remote_value(answer, 0, 1)));
 }
 
+static bool
+has_rows(SlConn *conn, const SlMoveTable *table, const char *condition)
+{
+	char	   *sql = psprintf("SELECT EXISTS (SELECT FROM %s WHERE %s)", table->name, condition);
+
+	return sl_remote_bool(sl_remote_exec(conn, sql, 0, NULL), 0, 0);
+}
+
+/*
+ * Nobody asks a shard that owns nothing, but from now on all of its rows would count:
+ * also those that it has of an earlier time.
+ */
 static void
-check_no_rows(SlConn *conn, const SlMoveTable *table, int64 shardlet)
+check_empty(SlConn *conn, const SlMoveTable *table)
+{
+	if (has_rows(conn, table, "true"))
+		ereport(ERROR,
+				errcode(SL_ERR_DIFFERENT),
+				errmsg("table \"%s\" has rows on shard \"%s\", which owns nothing of the map", table->label, conn->shard),
+				errdetail("They belong to no shardlet there, and would be read as soon as one is there."),
+				errhint("Remove them, or drop the table on that shard."));
+}
+
+static void
+check_no_rows(SlConn *conn, const SlMoveTable *table, int64 shardlet, bool is_new)
 {
 	const char *name = table->name;
-	char	   *sql;
 
 	if (!sl_remote_bool(sl_remote_ask(conn, "SELECT pg_catalog.to_regclass($1) IS NOT NULL", 1, &name), 0, 0))
 		return;
-	sql = psprintf("SELECT EXISTS (SELECT FROM %s WHERE %s)", table->name, table->condition);
-	if (sl_remote_bool(sl_remote_exec(conn, sql, 0, NULL), 0, 0))
+	if (has_rows(conn, table, table->condition))
 		ereport(ERROR,
 				errcode(SL_ERR_EXISTS),
 				errmsg("shard \"%s\" already has rows of shardlet %lld", conn->shard, (long long) shardlet),
 				errdetail("They are in table \"%s\".", table->label),
 				errhint("Remove them, or wait until a move that left them has done so: see shardlet.moves."));
+	if (is_new)
+		check_empty(conn, table);
 }
 
 /* Online ------------------------------------------------------------------------------------ */
@@ -326,6 +349,7 @@ check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, S
 	List	   *tables = sl_move_tables(map, row);
 	SlConn	   *source = open_shard(from);
 	SlConn	   *target = open_shard(to);
+	bool		is_new = sl_map_count_shardlets(to->id, map->id) == 0 && sl_map_move_with(to->id, map->id, 0) == 0;
 	ListCell   *cell;
 
 	check_rights(source);
@@ -352,7 +376,7 @@ check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, S
 		}
 	}
 	foreach(cell, tables)
-		check_no_rows(target, lfirst(cell), row->id);
+		check_no_rows(target, lfirst(cell), row->id, is_new);
 }
 
 /* Fails if the shardlet cannot be moved there in this mode. */

@@ -157,6 +157,17 @@ $c->shard_sql('s2', 'ALTER TABLE t DISABLE TRIGGER "!shardlet_guard"');
 is($go->(), '55000', 'nor if it is disabled meanwhile');
 $c->shard_sql('s2', 'ALTER TABLE t ENABLE TRIGGER USER');
 
+# A shard that owns nothing of the map must have no rows of it.
+$c->sql(q{SELECT shardlet.alter_map('m', add_shards => '{s3}')});
+$c->shard_sql('s3', 'SET session_replication_role = replica; INSERT INTO t SELECT generate_series(1, 100)');
+is($c->sqlstate("CALL shardlet.move_shardlet($one, 's3', 'read_only')"), 'SL007', 'rows of the shardlet are found');
+$c->shard_sql('s3', "SET session_replication_role = replica; TRUNCATE t; INSERT INTO t SELECT k FROM generate_series(1, 100) k WHERE "
+	  . $c->sql("SELECT format('NOT (hashint8extended(k, 0) BETWEEN %s AND %s)', low, coalesce(high::numeric - 1, 9223372036854775807)) FROM shardlet.shardlets WHERE shardlet = $one"));
+is($c->sqlstate("CALL shardlet.move_shardlet($one, 's3', 'read_only')"), 'SL006', 'and others');
+$c->shard_sql('s3', 'SET session_replication_role = replica; TRUNCATE t');
+$c->sql(q{SELECT shardlet.alter_map('m', drop_shards => '{s3}')});
+is_clean('nothing is left');
+
 # A target that is dropped by force: the move is undone without it.
 $c->sql(q{SELECT shardlet.alter_map('li', drop_shards => '{s3}'); SELECT shardlet.alter_map('sp', drop_shards => '{s3}')});
 $go = stop_at(shardlet_on('s2'), 's3', 'online', 'move_switch');
