@@ -148,6 +148,32 @@ check_no_rows(SlConn *conn, const SlMoveTable *table, int64 shardlet, bool is_ne
 		check_empty(conn, table);
 }
 
+/* Triggers of the table and its partitions that fire for moved rows, too. */
+#define FIRING_SQL \
+	"SELECT pg_catalog.quote_ident(g.tgname), g.tgrelid::pg_catalog.regclass FROM pg_catalog.pg_trigger g" \
+	" WHERE g.tgenabled OPERATOR(pg_catalog.=) ANY ('{A,R}') AND (g.tgrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid" \
+	" OR g.tgrelid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1))))) LIMIT 1"
+
+/*
+ * Moved rows are neither inserted nor deleted by anybody, and what a trigger does would
+ * be done with the rights of whoever moves them.
+ */
+static void
+check_triggers(SlConn *conn, const SlMoveTable *table)
+{
+	const char *name = table->name;
+	PGresult   *answer = sl_remote_ask(conn, FIRING_SQL, 1, &name);
+
+	if (PQntuples(answer) > 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("rows of table \"%s\" cannot be moved", table->label),
+				errdetail("Trigger %s of %s on shard \"%s\" is enabled for replicas, so it would fire for moved rows.",
+						  sl_remote_value(answer, 0, 0), sl_remote_value(answer, 0, 1), conn->shard),
+				errhint("Run there: ALTER TABLE %s ENABLE TRIGGER %s.", sl_remote_value(answer, 0, 1),
+						sl_remote_value(answer, 0, 0)));
+}
+
 /* Online ------------------------------------------------------------------------------------ */
 
 /* The table itself, or its partitions. */
@@ -360,6 +386,8 @@ check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, S
 	{
 		check_table_rights(source, lfirst(cell), "{SELECT,DELETE}");
 		check_table_rights(target, lfirst(cell), "{SELECT,INSERT,DELETE}");
+		check_triggers(source, lfirst(cell));
+		check_triggers(target, lfirst(cell));
 	}
 	if (mode == SL_MOVE_ONLINE)
 	{

@@ -145,7 +145,7 @@ is($c->sql('SELECT count(*) FROM lt'), '5', 'no row is lost');
 $c->sql("DELETE FROM lt WHERE k = 5; SELECT shardlet.unassign($key)");
 is_clean('nothing is left');
 
-# Online, all writers have to meet the guard.
+# Online, all writers have to meet the guard; and no trigger may fire for moved rows.
 my $one = shardlet_on('s2');
 $c->shard_sql('s2', 'ALTER TABLE t DISABLE TRIGGER USER');
 my ($status, undef, $stderr) = $c->psql_err("CALL shardlet.move_shardlet($one, 's1', 'online')");
@@ -156,6 +156,17 @@ $go = stop_at($one, 's1', 'online', 'move_switch');
 $c->shard_sql('s2', 'ALTER TABLE t DISABLE TRIGGER "!shardlet_guard"');
 is($go->(), '55000', 'nor if it is disabled meanwhile');
 $c->shard_sql('s2', 'ALTER TABLE t ENABLE TRIGGER USER');
+$c->shard_sql('s1', q{
+	CREATE FUNCTION fired() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION $$fired$$; END';
+	CREATE TRIGGER always AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION fired()});
+for my $kind ('ALWAYS', 'REPLICA')
+{
+	$c->shard_sql('s1', "ALTER TABLE t ENABLE $kind TRIGGER always");
+	($status, undef, $stderr) = $c->psql_err("CALL shardlet.move_shardlet($one, 's1', 'read_only')");
+	is($c->sqlstate_of($status, $stderr), '55000', "no rows come to a table with a trigger of kind $kind");
+	like($stderr, qr/Trigger always of public.t on shard "s1" .*HINT:  Run there: ALTER TABLE public.t ENABLE TRIGGER always/s, 'with a hint');
+}
+$c->shard_sql('s1', 'DROP FUNCTION fired CASCADE');
 
 # A shard that owns nothing of the map must have no rows of it.
 $c->sql(q{SELECT shardlet.alter_map('m', add_shards => '{s3}')});
