@@ -8,6 +8,14 @@ AS 'MODULE_PATHNAME', 'shardlet_use_snapshot';
 COMMENT ON FUNCTION shardlet.use_snapshot(bigint)
 	IS 'on a shard: lets the next query see what the first one of a statement of the router saw';
 
+-- Called by the router, on a shard.
+CREATE FUNCTION shardlet.keep_snapshots(statements bigint[])
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_keep_snapshots';
+COMMENT ON FUNCTION shardlet.keep_snapshots(bigint[])
+	IS 'on a shard: keeps what statements of the router would see now until they ask';
+
 CREATE FUNCTION shardlet.recover()
 RETURNS int
 LANGUAGE c VOLATILE PARALLEL UNSAFE

@@ -83,7 +83,7 @@ sl_ask_settle(SlAsk *ask, Oid user)
 	ask->callback.arg = ask;
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &ask->callback);
 	ask->statement = sl_statement_of(estate);
-	ask->statement->scan_count++;
+	sl_statement_add_scan(ask->statement, ask->may_repeat);
 	if ((ask->flags & SL_ASK_WRITES) != 0)
 		ask->statement->writes = true;
 	ask->keeps_stats = estate->es_instrument != 0;
@@ -323,17 +323,30 @@ is_part(const SlAsk *ask, const SlFanoutSpec *spec)
 		 !is_whole_plan(ask) || !sl_txn_is_direct(ask->node->state));
 }
 
+/*
+ * Must what is read now agree with what was, or could have been, read before?
+ * After a write, by the statement itself or by others since it began, that takes
+ * more than the snapshot of a transaction.
+ */
+static bool
+must_agree(const SlAsk *ask)
+{
+	if (ask->statement->reader.is_kept)
+		return true;
+	return asks_often(ask) && (ask->statement->writes || !IsolationUsesXactSnapshot());
+}
+
 static void
 set_use(const SlAsk *ask, const SlFanoutSpec *spec, SlTxnUse *use)
 {
+	use->reader = &ask->statement->reader;
 	use->writes = (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) != 0;
 	use->is_alone = !use->writes && !asks_often(ask) && sl_txn_is_alone(ask->node->state);
 	use->is_part = is_part(ask, spec);
-	if ((!use->writes && asks_often(ask) &&
-		 (ask->statement->writes || !IsolationUsesXactSnapshot())) ||
+	if ((!use->writes && must_agree(ask)) ||
 		((ask->flags & SL_ASK_WRITES) != 0 && ask->statement->scan_count > 1))
-		use->statement = ask->statement->id;
-	use->is_of_writer = ask->statement->writes;
+		use->statement = ask->statement->reader.statement;
+	use->is_of_writer = ask->statement->writes || ask->statement->reader.is_kept;
 }
 
 /*
@@ -412,7 +425,7 @@ begin(SlAsk *ask)
 	spec->skip_failures = may_skip(ask);
 	if (!ask->statement->has_begun)
 		sl_fanout_reset_missing();
-	ask->statement->has_begun = true;
+	sl_statement_begin_scan(ask->statement);
 	sl_call_check_states(&spec->shards, (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) != 0,
 						 spec->skip_failures);
 	spec->sql = (ask->flags & SL_ASK_LOCKS) != 0 ? psprintf("%s%s", sql, ask->lock) : sql;

@@ -316,6 +316,15 @@ check_not_moved(const SlCall *call, const char *map)
 				errhint("Retry the transaction."));
 }
 
+/* Which statement of the router is it a part of? */
+static void
+set_statement(SlTxnUse *use, const SlCall *call)
+{
+	use->statement = use->writes ? 0 : call->statement;
+	use->reader = call->reader;
+	use->is_of_writer = call->reader != NULL && call->reader->is_kept;
+}
+
 static SlFanout *
 begin_query(const SlCall *call, TupleDesc wanted)
 {
@@ -359,7 +368,7 @@ begin_query(const SlCall *call, TupleDesc wanted)
 	sl_call_check_states(&spec.shards, spec.use.writes, spec.skip_failures);
 	sl_txn_check_span(spec.shards, spec.use.writes);
 	spec.use.is_alone = call->is_alone;
-	spec.use.statement = spec.use.writes ? 0 : call->statement;
+	set_statement(&spec.use, call);
 	spec.use.is_part = !spec.use.writes || spec.skip_failures;
 	sl_call_ask_for_snapshots(&spec);
 	return sl_fanout_begin(&spec);
@@ -418,7 +427,7 @@ begin_query_key(const SlCall *call, TupleDesc wanted)
 	if (spec.use.writes)
 		PreventCommandIfReadOnly("shardlet.query_key() of a text that writes");
 	spec.use.is_alone = call->is_alone;
-	spec.use.statement = spec.use.writes ? 0 : call->statement;
+	set_statement(&spec.use, call);
 	spec.use.ends = spec.use.writes && call->is_last && sl_shard_timeout == 0 &&
 		sl_txn_is_untouched();
 	spec.use.is_part = !spec.use.writes;

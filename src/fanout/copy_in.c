@@ -155,7 +155,8 @@ static void
 join(Lane *lane)
 {
 	SlTxnUse	use = {
-		.writes = true,.statement = sl_statement_of_write(lane->copy->statement)
+		.writes = true,.statement = sl_statement_of_write(lane->copy->statement),
+		.reader = lane->copy->statement != NULL ? &lane->copy->statement->reader : NULL
 	};
 	SlFailure  *failure;
 

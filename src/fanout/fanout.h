@@ -87,8 +87,9 @@ typedef struct SlStatement
 {
 	dlist_node	node;
 	EState	   *estate;
-	uint64		id;
+	SlReader	reader;
 	int			scan_count;
+	bool		repeats;		/* one of them may run again */
 	bool		has_begun;		/* one of them has */
 	bool		writes;			/* to tables on shards */
 	bool		is_unlocked;	/* rows that it changes are not locked yet */
@@ -178,6 +179,7 @@ typedef struct SlCall
 	bool		is_alone;		/* the statement is all of its transaction */
 	bool		is_last;		/* and the call all of the statement */
 	uint64		statement;		/* whose reads must agree, or 0 */
+	const SlReader *reader;		/* the statement, or NULL */
 	Snapshot	begun;			/* of the statement, if it has asked shards
 								 * already */
 } SlCall;
@@ -238,6 +240,8 @@ extern void sl_scan_init(void);
 
 /* statement.c */
 extern SlStatement *sl_statement_of(EState *estate);
+extern void sl_statement_add_scan(SlStatement *statement, bool may_repeat);
+extern void sl_statement_begin_scan(SlStatement *statement);
 extern uint64 sl_statement_of_write(const SlStatement *statement);
 extern bool sl_statement_repeats(const PlannedStmt *statement, const Plan *scan);
 

@@ -253,7 +253,8 @@ static void
 open_lane(Lane *lane)
 {
 	SlTxnUse	use = {
-		.writes = true,.statement = sl_statement_of_write(lane->pipe->statement)
+		.writes = true,.statement = sl_statement_of_write(lane->pipe->statement),
+		.reader = lane->pipe->statement != NULL ? &lane->pipe->statement->reader : NULL
 	};
 	SlFailure  *failure;
 

@@ -264,7 +264,7 @@ begin_scan(CustomScanState *node, EState *estate, int eflags)
 	state->callback.arg = state;
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &state->callback);
 	state->statement = sl_statement_of(estate);
-	state->statement->scan_count++;
+	sl_statement_add_scan(state->statement, state->may_rescan && may_run_again(state));
 }
 
 /* Does the statement ask the shards more than once? */
@@ -278,7 +278,11 @@ asks_often(const QueryScanState *state)
 static uint64
 shared_statement(const QueryScanState *state)
 {
-	return IsolationUsesXactSnapshot() || !asks_often(state) ? 0 : state->statement->id;
+	const SlReader *reader = &state->statement->reader;
+
+	if (reader->is_kept || (!IsolationUsesXactSnapshot() && asks_often(state)))
+		return reader->statement;
+	return 0;
 }
 
 /*
@@ -311,6 +315,7 @@ begin_fanout(QueryScanState *state)
 	call.is_alone = !asks_often(state) && sl_txn_is_alone(state->css.ss.ps.state);
 	call.is_last = call.is_alone && is_last(state);
 	call.statement = shared_statement(state);
+	call.reader = &state->statement->reader;
 	call.begun = state->statement->has_begun ? state->css.ss.ps.state->es_snapshot : NULL;
 	call.count = count;
 	call.values = palloc(sizeof(Datum) * count);
@@ -321,8 +326,8 @@ begin_fanout(QueryScanState *state)
 		call.values[i] = ExecEvalExpr(list_nth(state->arguments, i), econtext, &call.nulls[i]);
 		call.types[i] = list_nth_oid(state->types, i);
 	}
+	sl_statement_begin_scan(state->statement);
 	state->fanout = sl_call_begin(&call, state->whole.columns);
-	state->statement->has_begun = true;
 	MemoryContextSwitchTo(old_context);
 }
 

@@ -19,7 +19,10 @@ static dlist_head statements = DLIST_STATIC_INIT(statements);
 static void
 forget_statement(void *arg)
 {
-	dlist_delete(&((SlStatement *) arg)->node);
+	SlStatement *statement = arg;
+
+	dlist_delete(&statement->node);
+	sl_snapshot_close_reader(&statement->reader);
 }
 
 /* The running statement, by its state. */
@@ -38,12 +41,29 @@ sl_statement_of(EState *estate)
 	}
 	statement = MemoryContextAllocZero(estate->es_query_cxt, sizeof(SlStatement));
 	statement->estate = estate;
-	statement->id = sl_snapshot_new_statement();
+	sl_snapshot_open_reader(&statement->reader);
 	statement->callback.func = forget_statement;
 	statement->callback.arg = statement;
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &statement->callback);
 	dlist_push_head(&statements, &statement->node);
 	return statement;
+}
+
+/* It has one more scan, which has not asked shards yet. */
+void
+sl_statement_add_scan(SlStatement *statement, bool may_repeat)
+{
+	statement->scan_count++;
+	statement->repeats = statement->repeats || may_repeat;
+	statement->reader.may_ask = true;
+}
+
+/* A scan is about to ask.  If it was the only one, and does so once, that is all. */
+void
+sl_statement_begin_scan(SlStatement *statement)
+{
+	statement->has_begun = true;
+	statement->reader.may_ask = statement->scan_count > 1 || statement->repeats;
 }
 
 /*
@@ -53,7 +73,7 @@ sl_statement_of(EState *estate)
 uint64
 sl_statement_of_write(const SlStatement *statement)
 {
-	return statement != NULL && statement->scan_count > 0 ? statement->id : 0;
+	return statement != NULL && statement->scan_count > 0 ? statement->reader.statement : 0;
 }
 
 /* Does the inner side of a join read its rows from a Material node? */

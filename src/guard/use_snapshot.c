@@ -10,15 +10,22 @@
  * others.
  *
  * use_snapshot(n) concerns the one query that follows it.  Snapshots are kept
- * until the transaction, or a subtransaction, ends; of many only the latest.
+ * until the transaction ends, or the subtransaction they were taken in is rolled
+ * back; of many only the latest, and those that keep_snapshots() has asked for:
+ * they are for cursors and others that must not see the writes that come now,
+ * however much later they ask.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "lib/ilist.h"
 #include "tcop/pquery.h"
 #include "tcop/utility.h"
+#include "utils/array.h"
+#include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -29,15 +36,19 @@
 #define MAX_KEPT 16
 
 PG_FUNCTION_INFO_V1(shardlet_use_snapshot);
+PG_FUNCTION_INFO_V1(shardlet_keep_snapshots);
 
 typedef struct Kept
 {
-	int64		statement;		/* of the router; 0: free */
+	dlist_node	node;
+	int64		statement;		/* of the router */
 	Snapshot	snapshot;
+	int			level;			/* of the subtransaction that took it */
+	bool		is_needed;		/* the router has asked to keep it */
 } Kept;
 
-static Kept kept[MAX_KEPT];
-static int	next_place = 0;
+/* In the order in which they were taken. */
+static dlist_head kept = DLIST_STATIC_INIT(kept);
 
 /* For the next query, or NULL. */
 static Snapshot wanted = NULL;
@@ -46,12 +57,34 @@ static ExecutorStart_hook_type next_start_hook = NULL;
 static ProcessUtility_hook_type next_utility_hook = NULL;
 
 static void
-forget(Kept *place)
+forget(Kept *entry)
 {
-	if (place->statement == 0)
-		return;
-	UnregisterSnapshotFromOwner(place->snapshot, TopTransactionResourceOwner);
-	place->statement = 0;
+	UnregisterSnapshotFromOwner(entry->snapshot, TopTransactionResourceOwner);
+	dlist_delete(&entry->node);
+	pfree(entry);
+}
+
+/* Makes room: forgets the oldest that nobody has asked to keep. */
+static void
+forget_oldest(void)
+{
+	Kept	   *oldest = NULL;
+	int			count = 0;
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &kept)
+	{
+		/* cppcheck-suppress nullPointer */
+		Kept	   *entry = dlist_container(Kept, node, iter.cur);
+
+		if (entry->is_needed)
+			continue;
+		count++;
+		if (oldest == NULL)
+			oldest = entry;
+	}
+	if (count >= MAX_KEPT)
+		forget(oldest);
 }
 
 /*
@@ -59,18 +92,36 @@ forget(Kept *place)
  * transaction is one for all its commands, and goes on with them: what is made
  * active is a copy, which stays as it is.
  */
-static Snapshot
+static Kept *
 keep_new(int64 statement)
 {
-	Kept	   *place = &kept[next_place];
+	Kept	   *entry = MemoryContextAllocZero(TopMemoryContext, sizeof(Kept));
 
-	next_place = (next_place + 1) % MAX_KEPT;
-	forget(place);
+	forget_oldest();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	place->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
+	entry->snapshot = RegisterSnapshotOnOwner(GetActiveSnapshot(), TopTransactionResourceOwner);
 	PopActiveSnapshot();
-	place->statement = statement;
-	return place->snapshot;
+	entry->statement = statement;
+	entry->level = GetCurrentTransactionNestLevel();
+	dlist_push_tail(&kept, &entry->node);
+	return entry;
+}
+
+/* The snapshot of a statement; taken now, if this is the first time. */
+static Kept *
+find_or_keep(int64 statement)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &kept)
+	{
+		/* cppcheck-suppress nullPointer */
+		Kept	   *entry = dlist_container(Kept, node, iter.cur);
+
+		if (entry->statement == statement)
+			return entry;
+	}
+	return keep_new(statement);
 }
 
 /* use_snapshot(statement): the next query sees what the statement's first one saw */
@@ -79,14 +130,31 @@ shardlet_use_snapshot(PG_FUNCTION_ARGS)
 {
 	int64		statement = PG_GETARG_INT64(0);
 
+	wanted = statement != 0 ? find_or_keep(statement)->snapshot : NULL;
+	PG_RETURN_VOID();
+}
+
+/* keep_snapshots(statements): these, and no others, will ask whatever happens */
+Datum
+shardlet_keep_snapshots(PG_FUNCTION_ARGS)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
+	Datum	   *statements;
+	bool	   *nulls;
+	int			count;
+	dlist_iter	iter;
+
 	wanted = NULL;
-	for (int i = 0; i < MAX_KEPT && statement != 0; i++)
+	deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+					  &statements, &nulls, &count);
+	dlist_foreach(iter, &kept)
+	/* cppcheck-suppress nullPointer */
+		dlist_container(Kept, node, iter.cur)->is_needed = false;
+	for (int i = 0; i < count; i++)
 	{
-		if (kept[i].statement == statement)
-			wanted = kept[i].snapshot;
+		if (!nulls[i] && DatumGetInt64(statements[i]) != 0)
+			find_or_keep(DatumGetInt64(statements[i]))->is_needed = true;
 	}
-	if (wanted == NULL && statement != 0)
-		wanted = keep_new(statement);
 	PG_RETURN_VOID();
 }
 
@@ -158,33 +226,55 @@ run_utility(PlannedStmt *statement, const char *source, bool read_only_tree,
 	next(statement, source, read_only_tree, context, params, environment, receiver, completion);
 }
 
-/* The end of the transaction unregisters them. */
+/* An abort unregisters them by itself. */
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
+	dlist_mutable_iter iter;
+
 	wanted = NULL;
-	if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE &&
+		event != XACT_EVENT_ABORT)
+		return;
+	dlist_foreach_modify(iter, &kept)
 	{
-		for (int i = 0; i < MAX_KEPT; i++)
-			forget(&kept[i]);
-	}
-	else if (event == XACT_EVENT_ABORT)
-	{
-		for (int i = 0; i < MAX_KEPT; i++)
-			kept[i].statement = 0;
+		/* cppcheck-suppress nullPointer */
+		Kept	   *entry = dlist_container(Kept, node, iter.cur);
+
+		if (event != XACT_EVENT_ABORT)
+			UnregisterSnapshotFromOwner(entry->snapshot, TopTransactionResourceOwner);
+		dlist_delete(&entry->node);
+		pfree(entry);
 	}
 }
 
-/* What a snapshot shows of a subtransaction that was rolled back is not true. */
+/*
+ * What was begun in a subtransaction that is rolled back begins anew, and must
+ * see what has become of tables meanwhile.
+ */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId my_id, SubTransactionId parent_id,
 					  void *arg)
 {
-	if (event != SUBXACT_EVENT_ABORT_SUB)
+	int			level = GetCurrentTransactionNestLevel();
+	dlist_mutable_iter iter;
+
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		wanted = NULL;
+	else if (event != SUBXACT_EVENT_COMMIT_SUB)
 		return;
-	wanted = NULL;
-	for (int i = 0; i < MAX_KEPT; i++)
-		forget(&kept[i]);
+	dlist_foreach_modify(iter, &kept)
+	{
+		/* cppcheck-suppress nullPointer */
+		Kept	   *entry = dlist_container(Kept, node, iter.cur);
+
+		if (entry->level < level)
+			continue;
+		if (event == SUBXACT_EVENT_ABORT_SUB)
+			forget(entry);
+		else
+			entry->level = level - 1;
+	}
 }
 
 void

@@ -169,6 +169,8 @@ typedef struct SlConnTxn
 	int			write_level;	/* lowest level with a write; 0: none */
 	uint64		statement;		/* that it is for and ends with; 0: none */
 	uint64		kept_statement; /* whose snapshot the shard keeps; 0: none */
+	uint64		kept_readers;	/* and for all of those up to this number that
+								 * may need it, see snapshot.c */
 	bool		is_lost;		/* the connection died in it */
 	bool		is_read_only;
 	bool		began_read_only;

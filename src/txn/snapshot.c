@@ -7,6 +7,9 @@
  * keeps the two apart.  For a statement they are taken with it, in the same
  * flight; a transaction with one snapshot for all its statements takes them of
  * all shards, with its first one.
+ *
+ * And snapshots for later: a cursor does not see what is written after it was
+ * opened, though it asks the shards when the first row is fetched.
  */
 #include "postgres.h"
 
@@ -20,13 +23,78 @@ static const char snapshot_sql[] = "SELECT 1";
 /* The transaction's snapshots have been taken, at this level; 0: not yet. */
 static int	taken_level = 0;
 
+static uint64 last_statement = 0;
+
+static dlist_head readers = DLIST_STATIC_INIT(readers);
+
 /* Statements whose reads must agree have numbers. */
 uint64
 sl_snapshot_new_statement(void)
 {
-	static uint64 last = 0;
+	return ++last_statement;
+}
 
-	return ++last;
+void
+sl_snapshot_open_reader(SlReader *reader)
+{
+	reader->statement = sl_snapshot_new_statement();
+	dlist_push_tail(&readers, &reader->node);
+}
+
+void
+sl_snapshot_close_reader(SlReader *reader)
+{
+	dlist_delete(&reader->node);
+}
+
+/* Is there one of which the shard has not heard? */
+static bool
+has_new_reader(const SlConn *conn, const SlReader *writer)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &readers)
+	{
+		/* cppcheck-suppress nullPointer */
+		const SlReader *reader = dlist_container(SlReader, node, iter.cur);
+
+		if (reader->may_ask && reader != writer && reader->statement > conn->txn.kept_readers)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Goes ahead of a write: the shard takes a snapshot for all that have begun and
+ * may ask it yet.  It forgets those of others, so all are named whenever there is
+ * a new one.  A bare shard cannot do that.
+ */
+void
+sl_snapshot_keep(SlConn *conn, const SlReader *writer)
+{
+	StringInfoData numbers;
+	const char *params[1];
+	dlist_iter	iter;
+
+	if (conn->is_bare || !has_new_reader(conn, writer))
+		return;
+	initStringInfo(&numbers);
+	dlist_foreach(iter, &readers)
+	{
+		/* cppcheck-suppress nullPointer */
+		SlReader   *reader = dlist_container(SlReader, node, iter.cur);
+
+		if (!reader->may_ask || reader == writer)
+			continue;
+		appendStringInfo(&numbers, "%c%llu", numbers.len == 0 ? '{' : ',',
+						 (unsigned long long) reader->statement);
+		reader->is_kept = true;
+	}
+	appendStringInfoChar(&numbers, '}');
+	params[0] = numbers.data;
+	sl_flight_prelude(conn, "SELECT shardlet.keep_snapshots($1)", lengthof(params), params);
+	pfree(numbers.data);
+	conn->txn.kept_readers = last_statement;
 }
 
 /* Do all statements of the transaction share one snapshot, of all shards? */

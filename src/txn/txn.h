@@ -12,6 +12,19 @@
 
 #include "remote/remote.h"
 
+/*
+ * A statement that runs, or a cursor that is open.  What is written after it began
+ * is not for its eyes, so before a write a shard takes its snapshot for it, if it
+ * may ask that shard yet.
+ */
+typedef struct SlReader
+{
+	dlist_node	node;			/* in the list of those that last */
+	uint64		statement;		/* its number */
+	bool		may_ask;		/* shards, from now on */
+	bool		is_kept;		/* some shard has its snapshot */
+} SlReader;
+
 /* How a statement uses a shard. */
 typedef struct SlTxnUse
 {
@@ -22,7 +35,9 @@ typedef struct SlTxnUse
 	bool		ends;			/* commits with the statement */
 	bool		is_marked;		/* which may do so without BEGIN and COMMIT */
 	uint64		statement;		/* whose reads must agree; 0: need not */
-	bool		is_of_writer;	/* that statement writes, too */
+	bool		is_of_writer;	/* that statement writes, too, or others have
+								 * since it began */
+	const SlReader *reader;		/* the statement itself, or NULL */
 	const char *held_map;		/* no key of which may leave the shard; NULL:
 								 * none */
 	int64		held_version;	/* of the map that the shard was found by */
@@ -94,6 +109,9 @@ extern void sl_recover_all(int *finished);
 
 /* snapshot.c */
 extern uint64 sl_snapshot_new_statement(void);
+extern void sl_snapshot_open_reader(SlReader *reader);
+extern void sl_snapshot_close_reader(SlReader *reader);
+extern void sl_snapshot_keep(SlConn *conn, const SlReader *writer);
 extern bool sl_snapshot_is_shared(void);
 extern void sl_snapshot_begin(void);
 extern void sl_snapshot_begin_statement(uint64 statement);

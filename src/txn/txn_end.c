@@ -461,6 +461,7 @@ roll_back_savepoint(SlConn *conn, int level)
 	txn->sent_level = level;
 	txn->has_part = false;
 	txn->held_map[0] = '\0';
+	txn->kept_statement = txn->kept_readers = 0;
 	txn->is_read_only = txn->began_read_only;
 	if (txn->write_level >= level)
 		txn->write_level = 0;

@@ -367,6 +367,8 @@ sl_txn_join(SlConn *conn, const SlTxnUse *use)
 	if (use->writes && !use->ends && !conn->txn.has_asked_xid)
 		sl_kept_xid(conn);
 	hold_map(conn, use);
+	if (use->writes)
+		sl_snapshot_keep(conn, use->reader);
 	if (use->takes_snapshot)
 	{
 		share_snapshot(conn, use);
@@ -394,6 +396,7 @@ undo_part(SlConn *conn)
 	sl_flight_prelude(conn, "RELEASE SAVEPOINT " PART_NAME, 0, NULL);
 	sl_flight_sync(conn);
 	conn->txn.held_map[0] = '\0';
+	conn->txn.kept_statement = conn->txn.kept_readers = 0;
 	if (conn->txn.has_settings)
 		conn->has_settings = false;
 }

@@ -157,3 +157,38 @@ SELECT name, is_holdable, is_binary FROM pg_cursors ORDER BY name;
 DECLARE c CURSOR FOR SELECT 1 / (order_id - 4) FROM orders WHERE customer_id = 47 ORDER BY order_id;
 -- fails 22012
 FETCH ALL FROM c;
+
+-- transaction
+DECLARE c CURSOR FOR SELECT customer_id, name FROM customers WHERE customer_id < 9 OR customer_id > 190 ORDER BY customer_id;
+DECLARE d CURSOR FOR SELECT name FROM customers WHERE customer_id = 3;
+DECLARE e CURSOR FOR SELECT count(*), max(customer_id) FROM customers;
+UPDATE customers SET name = 'changed before the first row' WHERE customer_id = 3;
+INSERT INTO customers VALUES (0, 'first', NULL), (1000, 'last', NULL);
+DECLARE f CURSOR FOR SELECT count(*), max(customer_id) FROM customers;
+DELETE FROM customers WHERE customer_id IN (195, 1000);
+-- ordered
+FETCH ALL FROM c;
+FETCH ALL FROM d;
+FETCH ALL FROM e;
+FETCH ALL FROM f;
+
+-- transaction
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+DECLARE c CURSOR FOR SELECT customer_id, name FROM customers ORDER BY customer_id;
+UPDATE customers SET name = 'later';
+-- ordered
+FETCH 5 FROM c;
+
+-- transaction
+DECLARE c CURSOR FOR SELECT c.customer_id, o.order_id FROM customers c LEFT JOIN orders o USING (customer_id) JOIN regions r USING (region) ORDER BY 1, 2;
+DECLARE d CURSOR FOR SELECT customer_id, (SELECT count(*) FROM orders o WHERE o.order_id < c.customer_id) FROM customers c WHERE customer_id < 20 ORDER BY 1;
+-- ordered
+FETCH 3 FROM d;
+SAVEPOINT s;
+DELETE FROM orders WHERE customer_id < 20;
+ROLLBACK TO s;
+DELETE FROM orders WHERE customer_id BETWEEN 5 AND 50;
+-- ordered
+FETCH ALL FROM d;
+-- ordered
+FETCH ALL FROM c;
