@@ -1,4 +1,5 @@
--- Cursors see what was there when they were opened, whenever the first row is fetched.
+-- Cursors see what was there when they were opened, whenever the first row is fetched; functions that are not
+-- volatile see what was there when the statement began that calls them.
 CREATE SCHEMA plan_cursor;
 SET search_path = plan_cursor, public;
 SELECT shardlet.create_map('pc', shards => '{s1,s2,s3}');
@@ -146,6 +147,39 @@ CREATE FUNCTION remove(row_key bigint) RETURNS bigint LANGUAGE sql AS 'DELETE FR
 BEGIN;
 SELECT k, remove(k), (SELECT count(*) FROM o WHERE n <= t.k) FROM t WHERE k < 5 ORDER BY k;
 SELECT count(*) FROM o;
+ROLLBACK;
+
+-- Functions that are not volatile, in statements that write.
+CREATE FUNCTION count_t() RETURNS bigint LANGUAGE plpgsql STABLE AS 'BEGIN RETURN (SELECT count(*) FROM t); END';
+CREATE FUNCTION count_o() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT count(*) FROM o WHERE k = 3';
+CREATE FUNCTION count_now() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM t); END';
+CREATE FUNCTION count_often() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	result bigint := 0;
+	r record;
+BEGIN
+	FOR r IN SELECT (SELECT count(*) FROM o WHERE n <= t.k) AS n FROM t LOOP
+		result := result + r.n;
+	END LOOP;
+	RETURN result;
+END $$;
+BEGIN;
+WITH d AS (DELETE FROM t WHERE k < 4 RETURNING k, count_t() AS a, (SELECT count(*) FROM t) AS b) SELECT * FROM d ORDER BY k;
+SELECT count_t();
+INSERT INTO t (k) VALUES (70), (71) RETURNING k, count_t();
+INSERT INTO t (k) VALUES (72) RETURNING k, count_t(), count_now();
+WITH u AS (UPDATE t SET x = count_t() WHERE k > 69 RETURNING k, x, count_t() AS n) SELECT * FROM u ORDER BY k;
+WITH u AS (UPDATE t SET x = 1 WHERE k = 70 RETURNING k), i AS (INSERT INTO t (k) VALUES (73)) SELECT count_t() FROM u;
+INSERT INTO o (k, n) SELECT 3, 100 + g * 10 + count_o() FROM generate_series(1, 3) g RETURNING n;
+INSERT INTO o (k, n) SELECT g, 0 FROM generate_series(1, 3) g RETURNING k, count_often();
+SELECT count_t(), count_o(), count_often();
+ROLLBACK;
+INSERT INTO o (k, n) SELECT 3, 100 + g * 10 + count_o() FROM generate_series(1, 3) g;
+SELECT n FROM o WHERE k = 3 ORDER BY n;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+INSERT INTO t (k) VALUES (70), (71) RETURNING k, count_t();
+DELETE FROM t WHERE k = 70 RETURNING k, count_t();
+SELECT count_t();
 ROLLBACK;
 
 -- What the router tells the shards.

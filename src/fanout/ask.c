@@ -336,6 +336,17 @@ must_agree(const SlAsk *ask)
 	return asks_often(ask) && (ask->statement->writes || !IsolationUsesXactSnapshot());
 }
 
+/*
+ * Will something read by the snapshot from before the write?  Functions that only
+ * the values to be written come from were called before.
+ */
+static bool
+is_read_behind(const SlAsk *ask)
+{
+	return ask->statement->scan_count > 1 ||
+		(ask->statement->calls && (!is_whole_plan(ask) || ask->node->ps_ProjInfo != NULL));
+}
+
 static void
 set_use(const SlAsk *ask, const SlFanoutSpec *spec, SlTxnUse *use)
 {
@@ -344,7 +355,7 @@ set_use(const SlAsk *ask, const SlFanoutSpec *spec, SlTxnUse *use)
 	use->is_alone = !use->writes && !asks_often(ask) && sl_txn_is_alone(ask->node->state);
 	use->is_part = is_part(ask, spec);
 	if ((!use->writes && must_agree(ask)) ||
-		((ask->flags & SL_ASK_WRITES) != 0 && ask->statement->scan_count > 1))
+		((ask->flags & SL_ASK_WRITES) != 0 && is_read_behind(ask)))
 		use->statement = ask->statement->reader.statement;
 	use->is_of_writer = ask->statement->writes || ask->statement->reader.is_kept;
 }

@@ -90,6 +90,7 @@ typedef struct SlStatement
 	SlReader	reader;
 	int			scan_count;
 	bool		repeats;		/* one of them may run again */
+	bool		calls;			/* functions that may read by its snapshot */
 	bool		has_begun;		/* one of them has */
 	bool		writes;			/* to tables on shards */
 	bool		is_unlocked;	/* rows that it changes are not locked yet */

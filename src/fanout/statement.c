@@ -5,12 +5,17 @@
  * If a statement has several scans of shards, or one that runs more than once,
  * they must all see the same.  What they have in common is the statement's
  * number, and that is how the shards know.
+ *
+ * Functions that are not volatile read by the snapshot of the statement that
+ * calls them, which must not show what this one writes.  So their statements have
+ * its number.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "nodes/plannodes.h"
+#include "utils/syscache.h"
 
 #include "fanout/fanout.h"
 
@@ -23,6 +28,56 @@ forget_statement(void *arg)
 
 	dlist_delete(&statement->node);
 	sl_snapshot_close_reader(&statement->reader);
+}
+
+/*
+ * Does the plan call functions that are not built in?  They are what it depends on
+ * besides tables, so this costs nothing.
+ */
+static bool
+calls_functions(const PlannedStmt *plan)
+{
+	ListCell   *cell;
+
+	foreach(cell, plan->invalItems)
+	{
+		if (lfirst_node(PlanInvalItem, cell)->cacheId == PROCOID)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The statement by whose snapshot this one reads, if that is not its own, and
+ * something was or will be written that the snapshot does not show.
+ */
+static const SlStatement *
+find_caller(const EState *estate)
+{
+	dlist_iter	iter;
+
+	if (estate->es_snapshot == InvalidSnapshot)
+		return NULL;
+	dlist_foreach(iter, &statements)
+	{
+		/* cppcheck-suppress nullPointer */
+		const SlStatement *statement = dlist_container(SlStatement, node, iter.cur);
+
+		if (statement->estate->es_snapshot == estate->es_snapshot &&
+			(statement->writes || statement->reader.is_kept))
+			return statement;
+	}
+	return NULL;
+}
+
+static void
+open_reader(SlReader *reader, const SlStatement *caller)
+{
+	sl_snapshot_open_reader(reader);
+	if (caller == NULL)
+		return;
+	reader->statement = caller->reader.statement;
+	reader->is_kept = true;
 }
 
 /* The running statement, by its state. */
@@ -41,7 +96,8 @@ sl_statement_of(EState *estate)
 	}
 	statement = MemoryContextAllocZero(estate->es_query_cxt, sizeof(SlStatement));
 	statement->estate = estate;
-	sl_snapshot_open_reader(&statement->reader);
+	statement->calls = calls_functions(estate->es_plannedstmt);
+	open_reader(&statement->reader, find_caller(estate));
 	statement->callback.func = forget_statement;
 	statement->callback.arg = statement;
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &statement->callback);
@@ -67,13 +123,14 @@ sl_statement_begin_scan(SlStatement *statement)
 }
 
 /*
- * The number of a statement that is about to write, if its reads must not see
- * that; 0 if there are none.
+ * The number of a statement that is about to write, if its reads, or those of
+ * functions that it calls, must not see that; 0 if there are none.
  */
 uint64
 sl_statement_of_write(const SlStatement *statement)
 {
-	return statement != NULL && statement->scan_count > 0 ? statement->reader.statement : 0;
+	return statement != NULL && (statement->scan_count > 0 || statement->calls) ?
+		statement->reader.statement : 0;
 }
 
 /* Does the inner side of a join read its rows from a Material node? */

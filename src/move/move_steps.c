@@ -144,7 +144,7 @@ load_lost(SlMover *mover)
 	SlMove	   *move = &mover->move;
 	SlMapRow	map;
 	const SlStray *stray = sl_map_row_read_id(move->map_id, &map) ?
-		sl_stray_find(sl_map_get_by_id(move->map_id), move->id) : NULL;
+	sl_stray_find(sl_map_get_by_id(move->map_id), move->id) : NULL;
 
 	if (stray != NULL)
 		mover->range = stray->range;
