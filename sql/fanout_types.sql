@@ -45,6 +45,7 @@ SET timezone = 'UTC';
 SELECT DISTINCT * FROM shardlet.query('m', $$SELECT ('2026-07-01 12:00+02'::timestamptz)::text$$) AS q(a text);
 RESET ALL;
 SELECT DISTINCT * FROM shardlet.query('m', $$SELECT ('2026-07-01 12:00+02'::timestamptz)::text, (DATE '2026-02-03')::text$$) AS q(a text, b text);
+SELECT DISTINCT * FROM shardlet.query('m', $$SELECT (0.1::float8 + 0.2)::text$$) AS q(a text);
 -- Constants are read anew, though the text is the same.
 CREATE FUNCTION first_of_month() RETURNS SETOF date LANGUAGE sql AS $$
 	SELECT DISTINCT * FROM shardlet.query('m', $d$SELECT DATE '02/01/2026'$d$) AS q(a date) $$;

@@ -83,13 +83,13 @@ compute(Node *expression)
 	FreeExecutorState(executor);
 }
 
-/* Tries it, in a transaction of its own. */
+/* Tries it, in a transaction of its own.  Who cancels the statement means all of it. */
 static bool
 can_compute(Node *expression)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool result = true;
+	ErrorData  *volatile error = NULL;
 
 	if (IsInParallelMode())
 		return false;
@@ -102,19 +102,17 @@ can_compute(Node *expression)
 	}
 	PG_CATCH();
 	{
-		int			code = geterrcode();
-
-		if (code == ERRCODE_QUERY_CANCELED)
-			PG_RE_THROW();
 		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
-		result = false;
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
-	return result;
+	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	return error == NULL;
 }
 
 /*

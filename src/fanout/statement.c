@@ -32,13 +32,15 @@ forget_statement(void *arg)
 
 /*
  * Does the plan call functions that are not built in?  They are what it depends on
- * besides tables, so this costs nothing.
+ * besides tables, so this costs nothing.  COPY has no plan.
  */
 static bool
 calls_functions(const PlannedStmt *plan)
 {
 	ListCell   *cell;
 
+	if (plan == NULL)
+		return false;
 	foreach(cell, plan->invalItems)
 	{
 		if (lfirst_node(PlanInvalItem, cell)->cacheId == PROCOID)

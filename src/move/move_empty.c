@@ -162,8 +162,9 @@ sl_move_empty(SlMover *mover, SlShard *shard, SlConn **conns, int count)
 	SlMap	   *map;
 	bool		result;
 
-	if (mover->tables == NIL || shard->bare || !sl_shardlet_row_read(mover->move.shardlet, &row) || has_other_ranges(mover, mover->map, shard) ||
-		is_refused(mover, conns[0]) || has_other_rows(mover, conns, count))
+	if (mover->tables == NIL || shard->bare || !sl_shardlet_row_read(mover->move.shardlet, &row) ||
+		has_other_ranges(mover, mover->map, shard) || is_refused(mover, conns[0]) ||
+		has_other_rows(mover, conns, count))
 		return false;
 	map = sl_map_open_for_move(mover->move.shardlet, &row);
 	result = !has_other_ranges(mover, map, shard) && hold_tables(mover, map, &row) &&

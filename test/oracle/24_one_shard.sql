@@ -179,7 +179,7 @@ SELECT count(*), sum(amount) FROM regional WHERE region = $1;
 SELECT order_id, $2::text FROM orders WHERE customer_id = $1 AND status IS NOT DISTINCT FROM $2 ORDER BY 1;
 
 -- What is not asked for is not computed; what is made of constants fails when it is planned, unless nothing leads there.
-SELECT CASE WHEN i > 100000000 THEN (-1)::posint ELSE 1 END FROM kinds WHERE id = 3;
+SELECT CASE WHEN id > 100000000 THEN (-1)::posint ELSE 1 END FROM kinds WHERE id = 3;
 SELECT CASE WHEN total > 1e9 THEN to_date('99/99/2024', 'MM/DD/YYYY') ELSE '2024-01-01' END FROM orders WHERE customer_id = 17;
 SELECT CASE WHEN total > 1e9 THEN to_date('01/02/2024', 'MM/DD/YYYY') ELSE '2024-01-01' END FROM orders WHERE customer_id = 17;
 SELECT CASE WHEN total > 1e9 THEN current_setting('no.such') END FROM orders WHERE customer_id = 17;

@@ -177,7 +177,7 @@ SELECT DISTINCT customer_id FROM orders WHERE status = $1 AND total > 90 ORDER B
 SELECT customer_id, max(total) FROM orders WHERE customer_id BETWEEN $1 AND $2 GROUP BY customer_id ORDER BY 1;
 
 -- What is not asked for is not computed.
-SELECT CASE WHEN i > 100000000 THEN (-1)::posint ELSE 1 END FROM kinds;
+SELECT CASE WHEN id > 100000000 THEN (-1)::posint ELSE 1 END FROM kinds;
 SELECT count(CASE WHEN total > 1e9 THEN to_date('99/99/2024', 'MM/DD/YYYY') ELSE '2024-01-01' END) FROM orders;
 SELECT max(CASE WHEN false THEN 1/0 ELSE order_id END) FROM orders;
 SELECT count(*) FROM orders WHERE false AND order_id = 1/0;
