@@ -94,7 +94,7 @@ RESET ROLE;
 -- What an error says is for the one whose move it is, and for those who watch.
 BEGIN;
 INSERT INTO shardlet.catalog_move SELECT -1, 0, 0, 0, 0, 'online', 'undo', 'online', current_user::regrole, false, false, 0, 0, 0, 0, 0, 0, 0, 0,
-	now(), now(), 'Key (k)=(secret) exists';
+	now(), now(), 'Key (k)=(secret) exists', NULL, 'no name', 1;
 SELECT last_error FROM shardlet.moves WHERE move = -1;
 SET ROLE move_nobody;
 SELECT move, last_error FROM shardlet.moves WHERE move = -1;
