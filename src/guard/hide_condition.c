@@ -167,6 +167,7 @@ may_read(Oid relid, AttrNumber column)
 static bool
 is_key(Relation relation, const char *column)
 {
+	/* cppcheck-suppress unknownEvaluationOrder */
 	Oid			function = LookupFuncName(list_make2(makeString("shardlet"), makeString(SL_GUARD_FUNCTION)),
 										  0, NULL, true);
 	const TriggerDesc *triggers = relation->trigdesc;
@@ -194,7 +195,7 @@ check_columns(Relation relation, Node *condition)
 	while ((member = bms_next_member(columns, member)) >= 0)
 	{
 		AttrNumber	column = (AttrNumber) (member + FirstLowInvalidHeapAttributeNumber);
-		const char *name = NameStr(TupleDescAttr(RelationGetDescr(relation), column - 1)->attname);
+		const char *name = get_attname(RelationGetRelid(relation), column, false);
 
 		if (!may_read(RelationGetRelid(relation), column) && !is_key(relation, name))
 			ereport(ERROR,

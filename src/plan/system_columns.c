@@ -65,5 +65,5 @@ check_node(Node *node, void *context)
 void
 sl_system_columns_check(Query *query)
 {
-	(void) check_node((Node *) query, NIL);
+	(void) query_tree_walker(query, check_node, list_make1(query), 0);
 }
