@@ -51,22 +51,25 @@ note_end(SlMoveCrew *crew, Member *member, int index)
 	pfree(member->sql);
 }
 
-/* Takes in what has come.  Returns true if the statement is over. */
-static bool
-listen_to(Member *member)
+/*
+ * Takes in what has come.  Returns true if everything sent was answered.  The first
+ * row is kept, if the caller has a place for it, and the first failure.
+ */
+bool
+sl_move_listen(SlConn *conn, PGresult **row, SlFailure **first_failure)
 {
-	while (member->conn->state != SL_CONN_CLOSED)
+	while (conn->state != SL_CONN_CLOSED)
 	{
 		SlFailure  *failure = NULL;
 		PGresult   *result;
-		SlEvent		event = sl_flight_next(member->conn, &result, &failure);
+		SlEvent		event = sl_flight_next(conn, &result, &failure);
 
-		if (result != NULL && PQntuples(result) > 0 && member->row == NULL)
-			member->row = result;
+		if (result != NULL && row != NULL && PQntuples(result) > 0 && *row == NULL)
+			*row = result;
 		else if (result != NULL)
 			PQclear(result);
-		if (event == SL_EVENT_FAILED && member->failure == NULL)
-			member->failure = failure;
+		if (event == SL_EVENT_FAILED && *first_failure == NULL)
+			*first_failure = failure;
 		if (event == SL_EVENT_IDLE)
 			return true;
 		if (event == SL_EVENT_NONE)
@@ -122,7 +125,7 @@ sl_move_crew_run(SlMoveCrew *crew)
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < crew->count; i++)
 		{
-			while (members[i].sql != NULL && listen_to(&members[i]))
+			while (members[i].sql != NULL && sl_move_listen(members[i].conn, &members[i].row, &members[i].failure))
 			{
 				note_end(crew, &members[i], i);
 				employ(crew, &members[i], i);

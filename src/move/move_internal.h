@@ -52,6 +52,7 @@ extern void sl_move_check_guards(SlConn *conn, List *tables);
 
 /* move_crew.c */
 extern void sl_move_crew_run(SlMoveCrew *crew);
+extern bool sl_move_listen(SlConn *conn, PGresult **row, SlFailure **first_failure);
 
 /* move_do.c: what the steps do */
 extern SlConn *sl_move_connect(SlShard *shard);

@@ -130,34 +130,12 @@ sl_move_wait_for_users(SlMover *mover)
 	wait_for_map(mover, mover->map->id, since);
 }
 
-/* Takes in what has come.  Returns true if everything sent was answered. */
-static bool
-is_answered(SlConn *conn, SlFailure **first_failure)
-{
-	while (conn->state != SL_CONN_CLOSED)
-	{
-		SlFailure  *failure = NULL;
-		PGresult   *result;
-		SlEvent		event = sl_flight_next(conn, &result, &failure);
-
-		if (result != NULL)
-			PQclear(result);
-		if (event == SL_EVENT_FAILED && *first_failure == NULL)
-			*first_failure = failure;
-		if (event == SL_EVENT_IDLE)
-			return true;
-		if (event == SL_EVENT_NONE)
-			return false;
-	}
-	return true;
-}
-
 static void
 wait_for_answer(SlMover *mover, SlConn *conn, SlFailure **failure)
 {
 	TimestampTz since = GetCurrentTimestamp();
 
-	while (!is_answered(conn, failure))
+	while (!sl_move_listen(conn, NULL, failure))
 	{
 		InvalidateCatalogSnapshot();
 		if (sl_wait_conn(conn, sl_wait_deadline(TICK_MS)))
