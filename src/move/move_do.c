@@ -565,7 +565,7 @@ lock_tables_on(SlConn *conn, const char *sql)
 	if (failure != NULL && failure->sqlstate != ERRCODE_LOCK_NOT_AVAILABLE)
 		sl_failure_raise(failure, conn->shard, sql);
 	if (failure == NULL)
-		exec(conn, "SET LOCAL lock_timeout TO DEFAULT");
+		exec(conn, "SET LOCAL lock_timeout TO 0");
 	return failure == NULL;
 }
 
