@@ -23,6 +23,7 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "base/base.h"
 #include "base/fault.h"
@@ -31,6 +32,9 @@
 #include "stat/stat.h"
 
 PGDLLEXPORT void shardlet_mover_main(Datum arg);
+
+/* The time in which a new move has a process. */
+#define SOON_MS 1000
 
 /* What the process is told: BackgroundWorker.bgw_extra. */
 typedef struct Order
@@ -124,6 +128,15 @@ has_room(List *moves, const SlMove *queued)
 	return running < queued->parallel;
 }
 
+/* Whoever asks for a move starts its process as well, after the commit. */
+static bool
+is_new(const SlMove *move)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	return move->started <= now && !TimestampDifferenceExceeds(move->started, now, SOON_MS);
+}
+
 /* Has all moves done that are not over and have no process. */
 void
 sl_move_start_open(void)
@@ -144,7 +157,10 @@ sl_move_start_open(void)
 		if (!sl_move_try_own(move->id))
 			continue;
 		sl_move_disown(move->id);
-		(void) try_start(move->id);
+		if (is_new(move))
+			ask_for_another();
+		else
+			(void) try_start(move->id);
 	}
 
 	/* If there is room for more, the next pass finds it. */

@@ -15,7 +15,7 @@ my $pids = q{SELECT pid FROM shardlet.query('m', 'SELECT pg_backend_pid()') AS q
 
 $c->sql(q{SELECT shardlet.create_map('m')});
 
-my $answer = $c->sql("$pids; $pids; SELECT count(*) FROM shardlet.connections");
+my $answer = $c->sql("$pids; $pids; SELECT count(*) FROM shardlet.connections WHERE pid = pg_backend_pid()");
 my @line = split /\n/, $answer;
 is("$line[0] $line[1]", "$line[2] $line[3]", 'connections are kept');
 is($line[4], 2, 'one for each shard');
@@ -107,7 +107,7 @@ $c->shard(1)->append_conf('pg_hba.conf', "local all all trust\nhost all app 127.
 $c->shard(1)->reload;
 is($c->sql($as_app), 'app', 'with one that it does ask for');
 is($c->sql(qq{SELECT 1 FROM shardlet.query('m', 'SELECT 1', shards => '{s1}') AS q(a int); $as_app; RESET ROLE;
-	SELECT string_agg(user_name::text, ',' ORDER BY user_name = 'app') LIKE '%,app' FROM shardlet.connections WHERE shard = 's1'}), "1\napp\nt", 'two users, two connections');
+	SELECT string_agg(user_name::text, ',' ORDER BY user_name = 'app') LIKE '%,app' FROM shardlet.connections WHERE shard = 's1' AND pid = pg_backend_pid()}), "1\napp\nt", 'two users, two connections');
 $c->sql(q{ALTER USER MAPPING FOR app SERVER shardlet_tables OPTIONS (SET password 'wrong')});
 is($c->sqlstate($as_app), 'SL004', 'not with a wrong one');
 
