@@ -14,6 +14,7 @@
 #include "utils/lsyscache.h"
 
 #include "deparse/prune.h"
+#include "remote/remote.h"
 
 /* More keys than this are not looked up one by one. */
 #define MAX_KEYS_LOOKED_UP 100000
@@ -190,12 +191,31 @@ check_shardlet(const Running *running, const SlShardlet *shardlet)
 		sl_map_check_writable(running->map, shardlet);
 }
 
+/*
+ * Keys of a shardlet that is being moved are going to be asked of its new shard.  All
+ * sessions would connect to that at the moment of the switch, if they had not before.
+ */
+static void
+foresee_switch(const SlMap *map, const SlShardlet *shardlet)
+{
+	for (int i = 0; i < map->stray_count; i++)
+	{
+		const SlStray *stray = &map->strays[i];
+
+		if (map->kind == SL_KIND_HASH && !stray->is_behind &&
+			stray->range.low_token == shardlet->low_token && stray->shard->exists &&
+			stray->shard->state == SL_STATE_ONLINE)
+			sl_pool_foresee(stray->shard);
+	}
+}
+
 static void
 add_shardlet(const Running *running, ShardSet *set, const SlShardlet *shardlet)
 {
 	if (shardlet == NULL)
 		return;
 	check_shardlet(running, shardlet);
+	foresee_switch(running->map, shardlet);
 	set->ids = bms_add_member(set->ids, shardlet->shard->id);
 }
 

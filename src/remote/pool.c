@@ -13,9 +13,14 @@
  */
 #include "postgres.h"
 
+#include <poll.h>
+
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
+#include "common/pg_prng.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -27,6 +32,9 @@
 
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 30000
+
+/* One in so many statements begins to connect ahead of time. */
+#define FORESIGHT 16
 
 typedef struct PoolKey
 {
@@ -276,6 +284,53 @@ SlConn *
 sl_pool_get(SlShard *shard, SlFailure **failure)
 {
 	return sl_pool_get_as(shard, GetUserId(), failure);
+}
+
+/* Can one go on with opening it? */
+static bool
+is_ready(const SlConn *conn)
+{
+	uint32		wants = sl_conn_wants(conn);
+	struct pollfd socket = {.fd = PQsocket(conn->pg)};
+
+	if ((wants & WL_SOCKET_READABLE) != 0)
+		socket.events |= POLLIN;
+	if ((wants & WL_SOCKET_WRITEABLE) != 0)
+		socket.events |= POLLOUT;
+	return poll(&socket, 1, 0) != 0;
+}
+
+/*
+ * The current user is going to need a connection, but not yet: begins to open it, or
+ * goes on with that, and waits for nothing.  Whatever is in the way is met again, and
+ * told, by who needs it.
+ */
+void
+sl_pool_foresee(SlShard *shard)
+{
+	PoolKey		key = {.shard_id = shard->id,.user = GetUserId()};
+	PoolEntry  *entry = find_entry(&key);
+	SlConn	   *conn = &entry->conn;
+	SlFailure  *failure;
+
+	switch (conn->state)
+	{
+		case SL_CONN_OPEN:
+			break;
+		case SL_CONN_CLOSED:
+
+			/* Not all sessions at the same moment. */
+			if (pg_prng_uint32(&pg_global_prng_state) % FORESIGHT != 0 || !AcquireExternalFD())
+				break;
+			ReleaseExternalFD();
+			(void) open_entry(entry, shard);
+			break;
+		default:
+			if (is_ready(conn))
+				(void) sl_conn_advance(conn, &failure);
+			else if (GetCurrentTimestamp() >= conn->deadline)
+				sl_conn_close(conn);
+	}
 }
 
 /* The shard did not answer in time: leave it alone for a while. */

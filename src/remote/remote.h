@@ -334,6 +334,7 @@ extern void sl_probe_forget(SlConn *conn);
 extern void sl_pool_init(void);
 extern SlConn *sl_pool_get(SlShard *shard, SlFailure **failure);
 extern SlConn *sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure);
+extern void sl_pool_foresee(SlShard *shard);
 extern List *sl_pool_all(void);
 extern bool sl_pool_is_alive(SlConn *conn);
 extern void sl_pool_note_failure(const SlConn *conn);

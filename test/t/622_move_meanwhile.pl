@@ -1,6 +1,6 @@
 
 # What happens to tables while a shardlet of theirs is moved: rows that come to it by
-# an UPDATE of the key, and DDL.
+# an UPDATE of the key, DDL, and connections to its new shard.
 
 use strict;
 use warnings;
@@ -31,6 +31,30 @@ sub keys_of
 		SELECT k FROM generate_series(1000, 2000) k, shardlet.locate('mv', k) l
 		WHERE l.shard = '@{[$probe->owner]}' AND (l.shardlet = $probe->{shardlet}) = $is_moved LIMIT $count});
 }
+
+# Sessions that use the shardlet connect to its new shard ahead of the switch, and without
+# a word: whether it is there does not matter to them yet.
+my ($own) = keys_of('true', 1);
+my ($neighbour) = keys_of('false', 1);
+$c->sql('CREATE TABLE calls (k bigint PRIMARY KEY, n int); ' . q{SELECT shardlet.distribute('calls', 'mv', 'k')});
+$c->sql("INSERT INTO calls VALUES ($own, 0), ($neighbour, 0)");
+while_moving('online', 'move_switch', sub {
+	my $target = $c->shard($probe->{to});
+	my $connections = sub {
+		my ($key, $times) = @_;
+		return $c->sql(qq{
+			DO 'BEGIN FOR i IN 1 .. $times LOOP UPDATE calls SET n = n + 1 WHERE k = $key; PERFORM pg_sleep(0.002); END LOOP; END';
+			SELECT count(*) FILTER (WHERE state = 'idle') FROM shardlet.connections WHERE pid = pg_backend_pid() AND shard = '$probe->{to}'});
+	};
+
+	is($connections->($neighbour, 300), '0', 'other shardlets are no reason to connect');
+	is($connections->($own, 300), '1', 'the new shard is connected to before the switch');
+	$target->stop('immediate');
+	is($connections->($own, 100), '0', 'if it is away nobody is told');
+	$target->start;
+	is($connections->($own, 300), '1', 'until it is back');
+});
+is($c->sql("SELECT n FROM calls WHERE k = $own"), '700', 'no change is lost');
 
 # A value that is stored out of line must come along, though the UPDATE does not
 # name it.
