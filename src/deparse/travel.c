@@ -703,12 +703,58 @@ squeeze(char *sql)
 	*to = '\0';
 }
 
+/* Does an output column have the name of another one, of the table, that is sorted by? */
+static bool
+hides_sort_column(Query *query)
+{
+	RangeTblEntry *table = linitial(query->rtable);
+	ListCell   *sort_cell;
+	ListCell   *cell;
+
+	foreach(sort_cell, query->sortClause)
+	{
+		Node	   *sorted = get_sortgroupclause_expr(lfirst(sort_cell), query->targetList);
+		const char *name;
+
+		if (!IsA(sorted, Var) || ((Var *) sorted)->varattno == InvalidAttrNumber)
+			continue;
+		name = get_rte_attribute_name(table, ((Var *) sorted)->varattno);
+		foreach(cell, query->targetList)
+		{
+			const TargetEntry *entry = lfirst(cell);
+
+			if (!entry->resjunk && entry->resname != NULL && strcmp(entry->resname, name) == 0 &&
+				!equal(entry->expr, sorted))
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * ORDER BY takes a bare name for an output column first, and PostgreSQL writes bare names
+ * for a single table.  It does not if there is another one, which may be in no FROM.
+ */
+static Query *
+qualify_sort_columns(Query *query)
+{
+	RangeTblEntry *nothing;
+
+	if (query->commandType != CMD_SELECT || list_length(query->rtable) != 1 || !hides_sort_column(query))
+		return query;
+	nothing = makeNode(RangeTblEntry);
+	nothing->rtekind = RTE_RESULT;
+	nothing->eref = makeAlias("nothing", NIL);
+	query->rtable = lappend(query->rtable, nothing);
+	return query;
+}
+
 /* Writes a statement that may travel. */
 char *
 sl_travel_sql(Query *query)
 {
 	int			nest_level = sl_deparse_begin_plain();
-	char	   *result = pg_get_querydef(copyObject(query), false);
+	char	   *result = pg_get_querydef(qualify_sort_columns(copyObject(query)), false);
 
 	sl_deparse_end_plain(nest_level);
 	squeeze(result);
