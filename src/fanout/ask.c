@@ -47,6 +47,65 @@ read_sort_keys(SlAsk *ask, List *items)
 	}
 }
 
+static Datum
+read_const(ExprState *state, ExprContext *context, bool *is_null)
+{
+	const Const *node = (const Const *) state->expr;
+
+	*is_null = node->constisnull;
+	return node->constvalue;
+}
+
+static Datum
+read_param(ExprState *state, ExprContext *context, bool *is_null)
+{
+	const Param *node = (const Param *) state->expr;
+	const ParamExternData *value = &context->ecxt_param_list_info->params[node->paramid - 1];
+
+	*is_null = value->isnull;
+	return value->value;
+}
+
+/* Is it a parameter of the client's, with the value at hand? */
+static bool
+is_plain_param(const Expr *expression, const ParamListInfoData *list)
+{
+	const Param *node = (const Param *) expression;
+
+	return IsA(node, Param) && node->paramkind == PARAM_EXTERN && list != NULL &&
+		list->paramFetch == NULL && node->paramid > 0 && node->paramid <= list->numParams &&
+		list->params[node->paramid - 1].ptype == node->paramtype;
+}
+
+/*
+ * Prepares to evaluate an expression.  PostgreSQL compiles it; most of ours are
+ * nothing but a value, for which that costs more than all else.
+ */
+static ExprState *
+init_expression(Expr *expression, PlanState *node)
+{
+	bool		is_const = IsA(expression, Const);
+	ExprState  *state;
+
+	if (!is_const && !is_plain_param(expression, node->state->es_param_list_info))
+		return ExecInitExpr(expression, node);
+	state = makeNode(ExprState);
+	state->expr = expression;
+	state->evalfunc = is_const ? read_const : read_param;
+	return state;
+}
+
+static List *
+init_expressions(List *expressions, PlanState *node)
+{
+	List	   *states = NIL;
+	ListCell   *cell;
+
+	foreach(cell, expressions)
+		states = lappend(states, init_expression(lfirst(cell), node));
+	return states;
+}
+
 /*
  * Prepares to evaluate expressions.  The other fields that come from the plan are
  * the caller's.
@@ -56,7 +115,7 @@ sl_ask_open(SlAsk *ask, PlanState *node, List *expressions, List *sort)
 {
 	ask->node = node;
 	ask->expressions = expressions;
-	ask->states = ExecInitExprList(expressions, node);
+	ask->states = init_expressions(expressions, node);
 	ask->others = list_copy_tail(ask->expressions, ask->param_count);
 	ask->other_states = list_copy_tail(ask->states, ask->param_count);
 	read_sort_keys(ask, sort);
@@ -266,6 +325,8 @@ set_limit(const SlAsk *ask, SlFanoutSpec *spec)
 	}
 	else if (spec->has_limit && spec->limit <= PG_INT64_MAX - spec->offset)
 		add_limit(ask, spec, ask->limit_place, "LIMIT", spec->limit + spec->offset);
+	spec->has_few_rows = (ask->flags & SL_ASK_FEW) != 0 ||
+		(spec->has_limit && spec->limit <= SL_FEW_ROWS && spec->offset <= SL_FEW_ROWS - spec->limit);
 }
 
 /* Running ---------------------------------------------------------------------------- */

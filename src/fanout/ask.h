@@ -21,6 +21,7 @@
 #define SL_ASK_ONE_ROW	0x10	/* of aggregates, even of no rows at all */
 #define SL_ASK_COUNTS	0x20	/* its rows are the statement's */
 #define SL_ASK_INSERTS	0x40	/* rows with the one key of the program */
+#define SL_ASK_FEW		0x80	/* at most SL_FEW_ROWS rows come */
 
 /* Flags from here on are of one kind of scan only. */
 #define SL_ASK_FIRST_FREE	0x100

@@ -119,6 +119,9 @@ typedef struct SlShardStat
 	int64		us;				/* from sending until the end */
 } SlShardStat;
 
+/* So many rows of a shard may be held in memory at once. */
+#define SL_FEW_ROWS 32
+
 typedef struct SlFanoutSpec
 {
 	List	   *shards;			/* of SlShard */
@@ -142,6 +145,7 @@ typedef struct SlFanoutSpec
 	bool		has_limit;
 	int64		limit;
 	int64		offset;
+	bool		has_few_rows;	/* no shard sends more than SL_FEW_ROWS */
 	bool		skip_failures;
 	SlTxnUse	use;			/* of each shard */
 	bool		is_consistent;	/* snapshots of the shards must agree */

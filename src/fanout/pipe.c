@@ -358,7 +358,7 @@ send_statement(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept, int 
 		open_lane(lane);
 	lane->sql = is_kept ? sql : make_label(lane, sql);
 	if (is_kept)
-		sl_flight_execute(lane->conn, prepare(lane, sql), &sent, binary);
+		sl_flight_execute(lane->conn, prepare(lane, sql), &sent, binary, false);
 	else
 		sl_flight_ask(lane->conn, sql, &sent, binary);
 	lane->otherwise[(lane->ring_head + lane->out) % RING_SIZE] = otherwise;

@@ -573,7 +573,8 @@ sl_stream_execute(SlStream *stream)
 	if (stream->is_parsed)
 		sl_flight_ask(stream->conn, spec->sql, stream->params, stream->is_binary);
 	else
-		sl_flight_execute(stream->conn, prepared, stream->params, stream->is_binary);
+		sl_flight_execute(stream->conn, prepared, stream->params, stream->is_binary,
+						  spec->has_few_rows);
 	sl_txn_end_statement(stream->conn, &stream->use);
 	sl_flight_sync(stream->conn);
 	stream->state = STREAM_RUNNING;

@@ -26,6 +26,7 @@
 										 * programs */
 #define SL_ROAD_ONE_ROW	SL_ASK_ONE_ROW	/* of aggregates, even of no rows at
 										 * all */
+#define SL_ROAD_FEW		SL_ASK_FEW	/* at most SL_FEW_ROWS rows come */
 
 typedef struct SlRoad
 {

@@ -56,6 +56,20 @@ inserts(const Query *query)
 	return query->commandType == CMD_INSERT;
 }
 
+/* Does a query return no more rows than may come at once, whatever there is? */
+static bool
+has_few_rows(const Query *query)
+{
+	const Const *limit = (const Const *) query->limitCount;
+
+	if (query->commandType != CMD_SELECT)
+		return false;
+	if (limit != NULL && IsA(limit, Const) && query->limitOption == LIMIT_OPTION_COUNT)
+		return !limit->constisnull && DatumGetInt64(limit->constvalue) <= SL_FEW_ROWS;
+	return query->hasAggs && query->groupClause == NIL && query->groupingSets == NIL &&
+		!query->hasTargetSRFs;
+}
+
 PlannedStmt *
 sl_ship_plan(Query *query, const SlWhere *where, int options)
 {
@@ -81,7 +95,7 @@ sl_ship_plan(Query *query, const SlWhere *where, int options)
 	road.command = query->commandType;
 	road.flags = SL_ROAD_SINGLE | SL_ROAD_ONE_ROW | (writes(query) ? SL_ROAD_WRITES : 0) |
 		(query->commandType != CMD_SELECT ? SL_ROAD_COUNTS : 0) |
-		(inserts(query) ? SL_ROAD_INSERTS : 0);
+		(inserts(query) ? SL_ROAD_INSERTS : 0) | (has_few_rows(travelling) ? SL_ROAD_FEW : 0);
 	road.relations = sl_finish_relations(query);
 	scan = sl_road_plan(&road, sl_finish_target(columns));
 	return sl_finish_plan(query, &scan->scan.plan, options);

@@ -568,14 +568,18 @@ sl_flight_prepare(SlConn *conn, const char *sql, const SlParams *params, const c
 	return prepared;
 }
 
-/* Sends a prepared statement to be run. */
+/*
+ * Sends a prepared statement to be run.  Rows that are streamed cost libpq a result
+ * each, or each bunch of them; a few may as well come in one.
+ */
 void
-sl_flight_execute(SlConn *conn, SlPrepared *prepared, const SlParams *params, bool binary)
+sl_flight_execute(SlConn *conn, SlPrepared *prepared, const SlParams *params, bool binary,
+				  bool has_few_rows)
 {
 	if (!PQsendQueryPrepared(conn->pg, prepared->name, params->count, params->values,
 							 params->lengths, params->formats, binary ? 1 : 0))
 		sl_flight_fail_to_send(conn);
-	sl_flight_expect(conn, SL_EXPECT_ROWS);
+	sl_flight_expect(conn, has_few_rows ? SL_EXPECT_FEW_ROWS : SL_EXPECT_ROWS);
 }
 
 /* The statement whose description has just come, or failed to. */
@@ -615,6 +619,7 @@ good_result(SlConn *conn, SlExpect head, PGresult **result, bool *again)
 	switch (head)
 	{
 		case SL_EXPECT_ROWS:
+		case SL_EXPECT_FEW_ROWS:
 		case SL_EXPECT_COPY:
 			return SL_EVENT_DONE;
 		case SL_EXPECT_MARK:
@@ -656,7 +661,8 @@ bad_result(SlConn *conn, SlExpect head, PGresult *result, SlFailure **failure, b
 		return SL_EVENT_NONE;
 	}
 	*failure = sl_failure_make(conn, result);
-	if (head == SL_EXPECT_ROWS || head == SL_EXPECT_COPY || head == SL_EXPECT_SYNC)
+	if (head == SL_EXPECT_ROWS || head == SL_EXPECT_FEW_ROWS || head == SL_EXPECT_COPY ||
+		head == SL_EXPECT_SYNC)
 		(*failure)->never_ran = false;
 	if (head == SL_EXPECT_PREPARE || head == SL_EXPECT_DESCRIBE)
 		remove_prepared(conn, undescribed(conn));

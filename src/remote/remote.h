@@ -93,6 +93,7 @@ typedef enum SlExpect
 	SL_EXPECT_PREPARE,
 	SL_EXPECT_DESCRIBE,
 	SL_EXPECT_ROWS,				/* a statement whose rows are streamed */
+	SL_EXPECT_FEW_ROWS,			/* one whose rows come all at once */
 	SL_EXPECT_MARK,				/* tells when the shard has come so far */
 	SL_EXPECT_XID,				/* the transaction's id, which is kept */
 	SL_EXPECT_SETTINGS,			/* a sync after which settings have effect */
@@ -385,7 +386,7 @@ extern void sl_flight_ask(SlConn *conn, const char *sql, const SlParams *params,
 extern void sl_flight_keep_answers(SlPrepared *prepared, const PGresult *result,
 								   MemoryContext context);
 extern void sl_flight_execute(SlConn *conn, SlPrepared *prepared, const SlParams *params,
-							  bool binary);
+							  bool binary, bool has_few_rows);
 extern void sl_flight_mark(SlConn *conn);
 extern void sl_flight_attempt(SlConn *conn, const char *sql);
 extern bool sl_flight_try_sync(SlConn *conn);
