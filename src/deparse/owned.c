@@ -140,25 +140,6 @@ sl_owned_apply(const char *sql, List *places)
 	return result.data;
 }
 
-/*
- * Says which state of the maps is the session's.  If it is the same before and
- * after, what was computed in between agrees.
- */
-uint64
-sl_owned_stamp(List *places)
-{
-	uint64		result = 0;
-	ListCell   *place;
-	ListCell   *member;
-
-	foreach(place, places)
-	{
-		foreach(member, (List *) lthird(lfirst(place)))
-			result += sl_map_get(strVal(linitial(lfirst(member))))->load;
-	}
-	return result;
-}
-
 /* Has a shardlet of the tables' maps changed its shard after the snapshot was taken? */
 bool
 sl_owned_is_newer(List *places, Snapshot snapshot)

@@ -17,7 +17,6 @@ extern char *sl_owned_sql(SlMap *map, List *columns);
 extern List *sl_owned_member(const SlTable *table, const char *alias);
 extern List *sl_owned_place(int offset, bool has_where, List *members);
 extern const char *sl_owned_apply(const char *sql, List *places);
-extern uint64 sl_owned_stamp(List *places);
 extern bool sl_owned_is_newer(List *places, Snapshot snapshot);
 
 /* owned_query.c */

@@ -241,23 +241,39 @@ check_not_moved(const SlAsk *ask)
 				errhint("Retry the transaction."));
 }
 
+/* Says which state of the tables' maps is the one that is committed now. */
+static uint64
+read_stamp(const SlAsk *ask)
+{
+	uint64		result = 0;
+	ListCell   *cell;
+
+	foreach(cell, ask->programs)
+	{
+		const SlTable *table = sl_table_get((Oid) intVal(linitial(lfirst(cell))));
+
+		if (table->kind == SL_TABLE_SHARDED)
+			result += sl_map_get_now(table->map)->load;
+	}
+	return result;
+}
+
 /*
  * The shards to ask, and the statement for them.  Both are of one state of the
- * map.
+ * maps, which is not older than the snapshot of the statement.
  */
-List *
-sl_ask_route(const SlAsk *ask, const char **sql)
+static List *
+route(SlAsk *ask, const char **sql)
 {
 	List	   *shards;
-	uint64		stamp;
 
 	do
 	{
-		stamp = sl_owned_stamp(ask->owned);
+		ask->stamp = read_stamp(ask);
 		shards = sl_ask_shards(ask);
 		*sql = sl_owned_apply(ask->sql, ask->owned);
 		check_not_moved(ask);
-	} while (sl_owned_stamp(ask->owned) != stamp);
+	} while (read_stamp(ask) != ask->stamp);
 	return shards;
 }
 
@@ -471,6 +487,35 @@ may_skip(const SlAsk *ask)
 		statement->commandType == CMD_SELECT && !statement->hasModifyingCTE;
 }
 
+/*
+ * Snapshots that agree are taken when no commit over several shards is under way,
+ * and the switch of a move is one.  Were rows, while that was waited for, moved to
+ * another shard than they were asked of?
+ */
+static bool
+is_overtaken(const SlAsk *ask, const SlFanoutSpec *spec)
+{
+	if (!sl_consistent_reads || spec->use.writes || list_length(spec->shards) < 2 ||
+		read_stamp(ask) == ask->stamp)
+		return false;
+
+	/* Who keeps snapshots cannot begin anew. */
+	if (asks_often(ask))
+		check_not_moved(ask);
+	return true;
+}
+
+/* Ends a run that is going to begin anew, of which nobody has seen anything. */
+static void
+take_back(SlAsk *ask)
+{
+	sl_ask_end(ask);
+
+	/* If it was the only one to ask, the statement has seen nothing yet. */
+	if (ask->statement->scan_count == 1)
+		ask->statement->has_begun = false;
+}
+
 /* Asks the shards. */
 static void
 begin(SlAsk *ask)
@@ -490,7 +535,7 @@ begin(SlAsk *ask)
 		sql = ask->choose(ask, spec);
 	else
 	{
-		spec->shards = sl_ask_route(ask, &sql);
+		spec->shards = route(ask, &sql);
 		sl_cross_shard_check(ask, spec->shards);
 		evaluate_params(ask, &spec->params);
 	}
@@ -516,6 +561,11 @@ begin(SlAsk *ask)
 	keep_stats(ask, spec);
 	ask->fanout = sl_fanout_begin(spec);
 	MemoryContextSwitchTo(old_context);
+	if (is_overtaken(ask, spec))
+	{
+		take_back(ask);
+		begin(ask);
+	}
 }
 
 /*
@@ -533,11 +583,7 @@ reroute(SlAsk *ask, int attempt)
 	shards = sl_ask_shards(ask);
 	if (attempt == MOST_ATTEMPTS || (list_length(shards) == 1 && linitial(shards) == shard))
 		sl_fanout_raise(ask->fanout);
-	sl_ask_end(ask);
-
-	/* If it was the only one to ask, the statement has seen nothing yet. */
-	if (ask->statement->scan_count == 1)
-		ask->statement->has_begun = false;
+	take_back(ask);
 	begin(ask);
 }
 

@@ -53,6 +53,8 @@ typedef struct SlAsk
 
 	/* while it runs */
 	PlanState  *node;
+	uint64		stamp;			/* the state of the maps that shards were
+								 * chosen by */
 	MemoryContext context;		/* of one run */
 	SlFanout   *fanout;			/* NULL: not begun */
 	SlHome		home;
@@ -69,7 +71,6 @@ typedef struct SlAsk
 extern void sl_ask_open(SlAsk *ask, PlanState *node, List *expressions, List *sort);
 extern void sl_ask_settle(SlAsk *ask, Oid user);
 extern List *sl_ask_shards(const SlAsk *ask);
-extern List *sl_ask_route(const SlAsk *ask, const char **sql);
 extern bool sl_ask_next(SlAsk *ask, TupleTableSlot *slot);
 extern void sl_ask_end(SlAsk *ask);
 extern void sl_ask_count(SlAsk *ask);

@@ -325,6 +325,32 @@ set_statement(SlTxnUse *use, const SlCall *call)
 	use->is_of_writer = call->reader != NULL && call->reader->is_kept;
 }
 
+/*
+ * Chooses the shards and asks them; once more if rows were moved while snapshots
+ * that agree were waited for (see ask.c).
+ */
+static SlFanout *
+ask_shards(const SlCall *call, const char *map, SlFanoutSpec *spec)
+{
+	for (;;)
+	{
+		uint64		stamp = sl_map_get_now(map)->load;
+		SlFanout   *fanout;
+
+		spec->shards = sl_call_shards(map, get_array(call, QUERY_SHARDS), spec->text, &spec->hidden);
+		check_not_moved(call, map);
+		sl_fanout_reset_missing();
+		sl_call_check_states(&spec->shards, spec->use.writes, spec->skip_failures);
+		sl_txn_check_span(spec->shards, spec->use.writes);
+		set_statement(&spec->use, call);
+		sl_call_ask_for_snapshots(spec);
+		fanout = sl_fanout_begin(spec);
+		if (spec->use.writes || !sl_consistent_reads || sl_map_get_now(map)->load == stamp)
+			return fanout;
+		sl_fanout_end(fanout);
+	}
+}
+
 static SlFanout *
 begin_query(const SlCall *call, TupleDesc wanted)
 {
@@ -360,18 +386,11 @@ begin_query(const SlCall *call, TupleDesc wanted)
 		set_limits(&spec);
 	}
 	spec.sql = query->sql;
-	spec.shards = sl_call_shards(map, get_array(call, QUERY_SHARDS), query, &spec.hidden);
-	check_not_moved(call, map);
-	sl_fanout_reset_missing();
 	if (spec.use.writes)
 		PreventCommandIfReadOnly("shardlet.query() of a text that writes");
-	sl_call_check_states(&spec.shards, spec.use.writes, spec.skip_failures);
-	sl_txn_check_span(spec.shards, spec.use.writes);
 	spec.use.is_alone = call->is_alone;
-	set_statement(&spec.use, call);
 	spec.use.is_part = !spec.use.writes || spec.skip_failures;
-	sl_call_ask_for_snapshots(&spec);
-	return sl_fanout_begin(&spec);
+	return ask_shards(call, map, &spec);
 }
 
 /* Which shard has the key?  It must be available. */

@@ -63,10 +63,8 @@ sl_hidden_hold(const char *map_name)
 }
 
 /*
- * Says which state of the maps is the session's; see sl_owned_stamp().  A switch
- * is to be seen in the catalogs a moment before it is announced, and some of the
- * choice of shards is read from there.  So while there are moves the maps are
- * compared.
+ * Says which state of the maps is the one that is committed now.  If it is the same
+ * before and after, what was computed in between agrees.
  */
 uint64
 sl_hidden_stamp(List *maps)
@@ -75,12 +73,7 @@ sl_hidden_stamp(List *maps)
 	ListCell   *cell;
 
 	foreach(cell, maps)
-	{
-		if (((SlMap *) lfirst(cell))->stray_count > 0)
-			sl_map_distrust();
-	}
-	foreach(cell, maps)
-		result += sl_map_get(NameStr(((SlMap *) lfirst(cell))->name))->load;
+		result += sl_map_get_now(NameStr(((SlMap *) lfirst(cell))->name))->load;
 	return result;
 }
 

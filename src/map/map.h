@@ -185,6 +185,7 @@ extern void sl_map_end_plain_output(int nest_level);
 extern void sl_map_init(void);
 extern void sl_map_distrust(void);
 extern SlMap *sl_map_get(const char *name);
+extern SlMap *sl_map_get_now(const char *name);
 extern void sl_map_refresh(SlMap *map);
 extern SlMap *sl_map_get_by_id(int32 id);
 

@@ -376,6 +376,25 @@ sl_map_get(const char *name)
 	return &entry->map;
 }
 
+/*
+ * The same for who chooses shards to read from.  A change is to be seen, and is done
+ * by the shards, a moment before its invalidation comes: a session that has the map
+ * of before would read where rows are no more, though its snapshot shows the change,
+ * or others have changed the rows since.  That matters for the switch of a move.  By
+ * then all sessions know that rows are on their way, so while there are any, the map
+ * is compared.
+ */
+SlMap *
+sl_map_get_now(const char *name)
+{
+	SlMap	   *map = sl_map_get(name);
+
+	if (map->stray_count == 0)
+		return map;
+	check_entry((CacheEntry *) map);
+	return sl_map_get(name);
+}
+
 SlMap *
 sl_map_get_by_id(int32 id)
 {

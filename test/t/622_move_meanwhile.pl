@@ -6,8 +6,10 @@ use strict;
 use warnings;
 
 use MoveProbe;
+use PostgreSQL::Test::Utils;
 use ShardletCluster;
 use Test::More;
+use WireClient;
 
 my $c = ShardletCluster->new(shards => 2, router_conf => "shardlet.recovery_interval = 300ms\nlog_statement = none\n",
 	shard_conf => "log_statement = none\nwal_retrieve_retry_interval = 100ms\n");
@@ -55,6 +57,28 @@ while_moving('online', 'move_switch', sub {
 	is($connections->($own, 300), '1', 'until it is back');
 });
 is($c->sql("SELECT n FROM calls WHERE k = $own"), '700', 'no change is lost');
+
+# The switch can be seen, and is done by the shards, a moment before sessions are told of
+# it.  Who begins in between reads at the new place, and goes on doing so.
+my $first_value;
+my $folder = $c->router->data_dir;
+my $reader = WireClient->new($c->router, 'app');
+my $read = sub { return ($reader->simple("SELECT n FROM calls WHERE k = $own"))[0]{rows}[0][0] };
+append_to_file("$folder/commit", 'go');
+my $mover = $probe->meanwhile('online', 'move_switch', sub {
+	$first_value = $read->();
+	unlink "$folder/commit" or die "cannot remove $folder/commit: $!";
+}, 'txn_after_commit_record:wait=commit');
+ok($c->poll("SELECT shard FROM shardlet.shardlets WHERE shardlet = $probe->{shardlet}", $probe->{to}, 30), 'the switch is committed');
+$reader->simple('BEGIN ISOLATION LEVEL REPEATABLE READ');
+is($read->(), $first_value, 'a row is read');
+append_to_file("$folder/commit", 'go');
+$c->sql("UPDATE calls SET n = n + 1 WHERE k = $own");
+is($read->(), $first_value, 'it stays the same in the transaction');
+$reader->simple('COMMIT');
+is($read->(), $first_value + 1, 'and has changed behind it');
+is(($c->psql_end($mover))[0], 0, 'the move ends');
+is($c->sql("SELECT n FROM calls WHERE k = $own"), $first_value + 1, 'no change is lost by the switch');
 
 # A value that is stored out of line must come along, though the UPDATE does not
 # name it.
