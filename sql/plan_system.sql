@@ -30,6 +30,9 @@ SELECT t.k, t.xmin FROM t JOIN o ON o.n = t.k + 1 ORDER BY 1 LIMIT 1;
 SELECT xmax FROM t WHERE v = (SELECT max(v) FROM t);
 SELECT 1 FROM o WHERE EXISTS (SELECT FROM t WHERE t.k = o.n + 1 AND t.cmin = '0');
 UPDATE t SET v = v WHERE xmin = '3' AND k IN (SELECT n + 1 FROM o);
+-- Behind a subquery that has fewer tables.
+SELECT (SELECT count(*) FROM o), b.xmin FROM o a JOIN o c ON c.n = a.n + 1 JOIN t b ON b.k = c.n + 1;
+INSERT INTO t SELECT k + 200, v FROM t RETURNING (SELECT count(*) FROM o WHERE o.k = t.k), xmax = 0;
 CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER pass BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION pass();
 UPDATE t SET v = v WHERE k = 1 AND xmin = '3';

@@ -49,14 +49,18 @@ check_column(const Var *column, List *queries)
 				errhint("Ask for it in a statement that shards can answer alone, such as one for one key."));
 }
 
-/* "context" is the list of queries around, innermost first. */
+/*
+ * "context" is the list of queries around, innermost first.  A query gets a list
+ * of its own: lcons() changes the one that it is given, and what stands behind a
+ * subquery would be looked up in that one.
+ */
 static bool
 check_node(Node *node, void *context)
 {
 	if (node == NULL)
 		return false;
 	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, check_node, lcons(node, context), 0);
+		return query_tree_walker((Query *) node, check_node, lcons(node, list_copy(context)), 0);
 	if (IsA(node, Var) && is_of_transactions(((Var *) node)->varattno))
 		check_column((Var *) node, context);
 	return expression_tree_walker(node, check_node, context);
