@@ -109,7 +109,33 @@ SELECT shardlet.make_reference('"newer ""(kinds)"');
 SELECT pending_foreign_keys FROM shardlet.tables WHERE tbl = 'uses_kinds'::regclass;
 SELECT DISTINCT d FROM shardlet.query('fk', $$SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'fk.uses_kinds'::regclass AND contype = 'f'$$) AS q(d text);
 
+-- A row that goes to another shard is deleted where it was, and must not take along what refers to it.
+SELECT shardlet.create_map('fk_list', 'list');
+SELECT count(shardlet.assign_key('fk_list', CASE WHEN k < 3 THEN 's1' ELSE 's2' END::name, k::bigint)) FROM generate_series(1, 4) k;
+CREATE TABLE "a ""parent" (k bigint, id int, v text, PRIMARY KEY (k, id));
+CREATE TABLE child (k bigint NOT NULL, parent int, n int);
+CREATE TABLE loose (k bigint NOT NULL, "the parent" bigint, n int);
+SELECT shardlet.distribute(t, 'fk_list', 'k') FROM unnest('{"\"a \"\"parent\"",child,loose}'::regclass[]) t;
+ALTER TABLE child ADD CONSTRAINT "child's" FOREIGN KEY (k, parent) REFERENCES "a ""parent" ON UPDATE CASCADE ON DELETE CASCADE;
+ALTER TABLE loose ADD CONSTRAINT loose_parent FOREIGN KEY (k, "the parent") REFERENCES "a ""parent" (k, id) ON DELETE SET NULL ("the parent");
+INSERT INTO "a ""parent" SELECT g % 2 + 1, g FROM generate_series(1, 4) g;
+INSERT INTO child VALUES (2, 1, 1);
+INSERT INTO loose VALUES (1, 2, 1);
+UPDATE "a ""parent" SET k = 3, v = 'moved' WHERE id = 1;
+\set VERBOSITY terse
+UPDATE "a ""parent" SET k = 3, v = 'moved' WHERE id = 2;
+UPDATE "a ""parent" SET k = k + 2;
+\set VERBOSITY default
+UPDATE "a ""parent" SET k = 3, v = 'moved' WHERE id > 2 RETURNING *;
+-- On one shard everything follows.
+UPDATE "a ""parent" SET k = 1, v = 'here' WHERE id = 1 RETURNING *;
+SELECT * FROM child;
+DELETE FROM child;
+UPDATE "a ""parent" SET k = 4, v = 'alone' WHERE id = 1 RETURNING *;
+SELECT * FROM loose;
+DROP TABLE child, loose, "a ""parent";
+
 SET client_min_messages = warning;
 DROP SCHEMA fk CASCADE;
 SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA fk CASCADE');
-SELECT shardlet.drop_map('fk'), shardlet.drop_map('fk_other');
+SELECT shardlet.drop_map('fk'), shardlet.drop_map('fk_other'), shardlet.drop_map('fk_list');

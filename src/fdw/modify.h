@@ -95,6 +95,7 @@ typedef struct SlModify
 	SlCopyRow  *update_values;
 	char	   *delete_sql;
 	char	   *move_sql;		/* DELETE of a row that changes shards */
+	List	   *referrers;		/* what is known of rows that refer to it */
 	AttrNumber	ctid_junk;
 	AttrNumber	shard_junk;
 	AttrNumber	table_junk;
@@ -135,6 +136,10 @@ extern void sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation rela
 							 SlConflict *conflict);
 extern List *sl_conflict_types(List *params);
 extern const char **sl_conflict_values(List *states, List *types, ExprContext *context);
+
+/* referrer.c */
+extern void sl_referrer_check(SlModify *modify, SlShard *shard, int count,
+							  const char *const *identity);
 
 /* insert.c */
 extern void sl_insert_prepare(SlModify *modify);

@@ -155,6 +155,7 @@ move_row(SlModify *modify, SlShard *from, SlShard *to, const char **identity,
 {
 	if (modify->insert_sql == NULL)
 		sl_insert_prepare(modify);
+	sl_referrer_check(modify, from, IDENTITY_PARAMS, identity);
 	if (!ask(modify, from, modify->move_sql, IDENTITY_PARAMS, identity, NULL))
 		return false;
 	return sl_insert_ask(modify, to, slot);
