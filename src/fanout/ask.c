@@ -484,7 +484,8 @@ may_skip(const SlAsk *ask)
 	const PlannedStmt *statement = ask->node->state->es_plannedstmt;
 
 	return sl_partial_results && (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) == 0 &&
-		statement->commandType == CMD_SELECT && !statement->hasModifyingCTE;
+		statement->commandType == CMD_SELECT && !statement->hasModifyingCTE &&
+		!sl_statement_of(ask->node->state)->stores;
 }
 
 /*

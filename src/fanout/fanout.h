@@ -95,6 +95,7 @@ typedef struct SlStatement
 	bool		writes;			/* to tables on shards */
 	bool		is_unlocked;	/* rows that it changes are not locked yet */
 	bool		is_warned;		/* that it goes to all shards */
+	bool		stores;			/* its result becomes a table */
 	MemoryContextCallback callback;
 } SlStatement;
 

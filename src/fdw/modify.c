@@ -367,9 +367,21 @@ flush_all(EState *estate)
 	}
 }
 
+/*
+ * CREATE TABLE AS, SELECT INTO and REFRESH MATERIALIZED VIEW are a SELECT to the
+ * executor; only where its rows go tells them.
+ */
+static bool
+makes_table(const DestReceiver *receiver)
+{
+	return receiver->mydest == DestIntoRel || receiver->mydest == DestTransientRel;
+}
+
 static void
 run_hook(SL_EXECUTOR_RUN_PARAMS)
 {
+	if (sl_partial_results && makes_table(query->dest))
+		sl_statement_of(query->estate)->stores = true;
 	if (previous_run)
 		previous_run(SL_EXECUTOR_RUN_ARGS);
 	else
