@@ -4,12 +4,16 @@
  *
  * A part of the table's blocks at a time, each in a transaction of its own, so
  * that no lock is held for long and what was done stays done; two parts at the
- * same time, by two connections.  New rows of the range do not come any more.
+ * same time, by two connections.  New rows of the range do not come any more.  Those
+ * that are there get to other blocks if somebody rewrites the table (VACUUM FULL,
+ * CLUSTER), perhaps to blocks that were done: then it has another file, and
+ * everything is gone through once more.
  * Triggers and foreign keys do not fire: the rows are not deleted, they are
  * elsewhere.
  */
 #include "postgres.h"
 
+#include "lib/stringinfo.h"
 #include "utils/builtins.h"
 
 #include "base/base.h"
@@ -18,10 +22,14 @@
 #define BLOCKS_AT_A_TIME 1024
 #define PARTS_AT_A_TIME 2
 
-/* The blocks of the largest of the table's partitions; NULL: no such table. */
-#define BLOCKS_SQL \
+/*
+ * The blocks of the largest of the table's partitions, and which files they are; NULL:
+ * no such table.
+ */
+#define FILES_SQL \
 	"SELECT pg_catalog.max(pg_catalog.pg_relation_size(r.oid) OPERATOR(pg_catalog./)" \
-	" pg_catalog.current_setting('block_size')::pg_catalog.int8) FROM (" \
+	" pg_catalog.current_setting('block_size')::pg_catalog.int8)," \
+	" pg_catalog.string_agg(pg_catalog.concat_ws(' ', r.oid, pg_catalog.pg_relation_filenode(r.oid)), ',' ORDER BY r.oid) FROM (" \
 	"SELECT pg_catalog.to_regclass($1)::pg_catalog.oid AS oid" \
 	" UNION SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1))) r"
 
@@ -34,13 +42,25 @@ typedef struct Removal
 	int64		first;			/* its next block */
 } Removal;
 
-static int64
-count_blocks(SlConn *conn, const SlMoveTable *table)
+/* Counts the blocks of all tables; returns the names of their files. */
+static char *
+look_at_files(Removal *removal, SlConn *conn)
 {
-	const char *name = table->name;
-	const char *blocks = sl_remote_value(sl_remote_ask(conn, BLOCKS_SQL, 1, &name), 0, 0);
+	StringInfoData files;
+	ListCell   *cell;
 
-	return blocks != NULL ? strtoll(blocks, NULL, 10) : -1;
+	initStringInfo(&files);
+	foreach(cell, removal->tables)
+	{
+		const char *name = ((SlMoveTable *) lfirst(cell))->name;
+		PGresult   *answer = sl_remote_ask(conn, FILES_SQL, 1, &name);
+		const char *blocks = sl_remote_value(answer, 0, 0);
+
+		removal->blocks[foreach_current_index(cell)] = blocks != NULL ? strtoll(blocks, NULL, 10) : -1;
+		if (blocks != NULL)
+			appendStringInfo(&files, "%s;", sl_remote_value(answer, 0, 1));
+	}
+	return files.data;
 }
 
 static char *
@@ -91,6 +111,8 @@ sl_move_remove(SlMover *mover, SlShard *shard)
 	SlConn	   *conns[PARTS_AT_A_TIME];
 	Removal		removal = {.crew = {.mover = mover,.conns = conns,.count = PARTS_AT_A_TIME,.next = next_part},
 	.tables = mover->tables};
+	char	   *files;
+	char	   *seen;
 
 	check_not_owner(mover, shard);
 	for (int i = 0; i < PARTS_AT_A_TIME; i++)
@@ -98,7 +120,13 @@ sl_move_remove(SlMover *mover, SlShard *shard)
 	if (sl_move_empty(mover, shard, conns, PARTS_AT_A_TIME))
 		return;
 	removal.blocks = palloc(sizeof(int64) * Max(list_length(mover->tables), 1));
-	for (int i = 0; i < list_length(mover->tables); i++)
-		removal.blocks[i] = count_blocks(conns[0], list_nth(mover->tables, i));
-	sl_move_crew_run(&removal.crew);
+	files = look_at_files(&removal, conns[0]);
+	do
+	{
+		seen = files;
+		removal.table = 0;
+		removal.first = 0;
+		sl_move_crew_run(&removal.crew);
+		files = look_at_files(&removal, conns[0]);
+	} while (strcmp(files, seen) != 0);
 }

@@ -139,6 +139,35 @@ is($sums->(), '5|10', 'all values are there');
 $c->sql('DROP TABLE pages, docs, parts');
 $probe->is_whole('after updates of keys');
 
+# Somebody writes the table anew while old rows are removed, so that some get into blocks
+# that were done.  The rows fill a block each, and behind blocks of others that are empty.
+my ($mine, $others) = map {
+	$c->sql(qq{SELECT string_agg(k::text, ',') FROM (SELECT k FROM generate_series(1, 40000) k
+		WHERE ((shardlet.locate('mv', k)).shardlet = $probe->{shardlet}) = $_->[0] AND shardlet.route('mv', k) = '} . $probe->owner . "' LIMIT $_->[1]) k")
+} ['true', 4500], ['false', 1500];
+$c->sql(q{CREATE TABLE wide (k bigint PRIMARY KEY, filler text);
+	ALTER TABLE wide ALTER filler SET STORAGE PLAIN;
+	SELECT shardlet.distribute('wide', 'mv', 'k')});
+$c->sql("INSERT INTO wide SELECT k, repeat('x', 5000) FROM unnest('{$_}'::bigint[]) k") for $others, $mine;
+$c->sql("DELETE FROM wide WHERE k = ANY ('{$others}')");
+my $crowded = $c->shard($probe->owner);
+$crowded->safe_psql('app', 'VACUUM wide');
+my $locker = $crowded->background_psql('app');
+$locker->query_safe(q{BEGIN; SELECT count(*) FROM (SELECT k FROM wide WHERE k IN
+	(SELECT min(k) FROM wide GROUP BY (ctid::text::point)[0]::int / 1024) FOR UPDATE) x});
+my $moving = $probe->start_move('read_only', '');
+$c->poll('SELECT phase FROM shardlet.moves WHERE open', 'remove');
+$crowded->poll_query_until('app', q{SELECT count(*) = 2 FROM pg_stat_activity WHERE query LIKE 'DELETE FROM public.wide%' AND wait_event_type = 'Lock'});
+my $rewrite = $c->psql_begin('VACUUM FULL wide', node => $crowded);
+$crowded->poll_query_until('app', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'VACUUM FULL%' AND wait_event_type = 'Lock'});
+$locker->query_safe('COMMIT');
+$locker->quit;
+is(($c->psql_end($rewrite))[0], 0, 'VACUUM FULL while rows are removed');
+is($c->sqlstate_of(($c->psql_end($moving))[0, 2]), '', 'the move ends');
+is($crowded->safe_psql('app', 'SELECT count(*) FROM wide'), '0', 'and has found all rows');
+is($c->sql('SELECT count(*) FROM wide'), '4500', 'that are elsewhere now');
+$c->sql('DROP TABLE wide');
+
 # DDL that would make the copy another one has to wait; all other does not.
 $c->sql(q{
 	CREATE TABLE facts (k bigint, at int, v text CHECK (v <> ''), w int NOT NULL DEFAULT 1, g int GENERATED ALWAYS AS (at * 2) STORED,
