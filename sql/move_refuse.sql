@@ -52,6 +52,12 @@ SELECT plant('INSERT INTO move_refuse.t VALUES (' || :key || ', NULL)');
 CALL shardlet.move_shardlet(:one, 's2', 'read_only');
 SELECT plant('DELETE FROM move_refuse.t WHERE k = ' || :key);
 
+-- A column that only the shards have would be lost.
+\set VERBOSITY default
+SELECT * FROM shardlet.execute('mv', 'ALTER TABLE move_refuse.t ADD COLUMN mine int');
+CALL shardlet.move_shardlet(:one, 's2', 'read_only');
+SELECT * FROM shardlet.execute('mv', 'ALTER TABLE move_refuse.t DROP COLUMN mine');
+
 -- Online: a key outside of the replica identity would break the application's updates.
 \set VERBOSITY terse
 CREATE TABLE no_key (k bigint NOT NULL, v int PRIMARY KEY);

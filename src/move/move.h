@@ -70,6 +70,7 @@ typedef struct SlMoveTable
 	char	   *columns;		/* that are copied, a list of names */
 	char	   *checksum;		/* of a row, an expression */
 	char	   *condition;		/* that a row is in the range */
+	char	   *column_names;	/* all that the router knows, an array as text */
 	char	   *key_names;		/* of the key, an array as text */
 	bool		has_generated_key;
 } SlMoveTable;

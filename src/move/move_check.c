@@ -174,6 +174,35 @@ check_triggers(SlConn *conn, const SlMoveTable *table)
 						sl_remote_value(answer, 0, 0)));
 }
 
+/* Columns whose values nobody would copy; generated ones are computed anew. */
+#define UNKNOWN_SQL \
+	"SELECT a.attname FROM pg_catalog.pg_attribute a" \
+	" WHERE a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid AND a.attnum OPERATOR(pg_catalog.>) 0" \
+	" AND NOT a.attisdropped AND a.attgenerated OPERATOR(pg_catalog.=) ''" \
+	" AND a.attname::pg_catalog.text OPERATOR(pg_catalog.<>) ALL ($2::pg_catalog.text[]) ORDER BY a.attnum LIMIT 1"
+
+/* Fails if the source has columns that the router does not know of: they would be lost. */
+void
+sl_move_check_columns(SlConn *conn, List *tables)
+{
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		const SlMoveTable *table = lfirst(cell);
+		const char *params[] = {table->name, table->column_names};
+		PGresult   *answer = sl_remote_ask(conn, UNKNOWN_SQL, lengthof(params), params);
+
+		if (PQntuples(answer) > 0)
+			ereport(ERROR,
+					errcode(SL_ERR_DIFFERENT),
+					errmsg("table \"%s\" has a column \"%s\" on shard \"%s\" that the router does not know", table->label,
+						   sl_remote_value(answer, 0, 0), conn->shard),
+					errdetail("Its values would be lost."),
+					errhint("shardlet.attach() of the table makes the column known."));
+	}
+}
+
 /* Online ------------------------------------------------------------------------------------ */
 
 /* The table itself, or its partitions. */
@@ -380,6 +409,7 @@ check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, S
 
 	check_rights(source);
 	check_rights(target);
+	sl_move_check_columns(source, tables);
 	check_functions(source);
 	check_functions(target);
 	foreach(cell, tables)

@@ -648,6 +648,7 @@ sl_move_do_copy(SlMover *mover)
 	exec_on_all(pairs.targets, pairs.count, "BEGIN");
 	exec(witness, "BEGIN");
 	fix_tables(mover, &pairs, witness);
+	sl_move_check_columns(pairs.sources[0], mover->tables);
 	copy_rows(mover, &pairs);
 	if (mover->move.mode == SL_MOVE_ONLINE)
 		subscribe_and_compare(mover, &pairs);

@@ -49,6 +49,7 @@ extern void sl_move_show_lag(SlMover *mover, int64 lag);
 
 /* move_check.c */
 extern void sl_move_check_guards(SlConn *conn, List *tables);
+extern void sl_move_check_columns(SlConn *conn, List *tables);
 
 /* move_crew.c */
 extern void sl_move_crew_run(SlMoveCrew *crew);

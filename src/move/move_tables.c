@@ -125,6 +125,20 @@ sl_move_names(List *tables)
 	return sl_move_text_array(names);
 }
 
+/* The names of all columns. */
+static List *
+name_columns(TupleDesc columns)
+{
+	List	   *result = NIL;
+
+	for (int i = 0; i < columns->natts; i++)
+	{
+		if (!TupleDescAttr(columns, i)->attisdropped)
+			result = lappend(result, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
+	}
+	return result;
+}
+
 static SlMoveTable *
 describe(SlMap *map, const SlShardletRow *range, const SlTable *table)
 {
@@ -143,6 +157,7 @@ describe(SlMap *map, const SlShardletRow *range, const SlTable *table)
 		keys = lappend(keys, pstrdup(quote_identifier(NameStr(column->attname))));
 		result->has_generated_key = result->has_generated_key || column->attgenerated != '\0';
 	}
+	result->column_names = sl_move_text_array(name_columns(columns));
 	result->key_names = sl_move_text_array(names);
 	result->relid = table->relid;
 	result->schema = get_namespace_name(RelationGetNamespace(relation));
