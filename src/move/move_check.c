@@ -389,27 +389,17 @@ check_table_owner(SlConn *conn, const SlMoveTable *table)
 						sl_remote_value(answer, 0, 2)));
 }
 
-static SlConn *
-open_shard(SlShard *shard)
-{
-	SlTarget	target = sl_remote_target(shard);
-
-	target.plain_path = true;
-	return sl_remote_open(&target);
-}
-
 static void
 check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, SlMoveMode mode)
 {
 	List	   *tables = sl_move_tables(map, row);
-	SlConn	   *source = open_shard(from);
-	SlConn	   *target = open_shard(to);
+	SlConn	   *source = sl_move_connect(from);
+	SlConn	   *target = sl_move_connect(to);
 	bool		is_new = sl_map_count_shardlets(to->id, map->id) == 0 && sl_map_move_with(to->id, map->id, 0) == 0;
 	ListCell   *cell;
 
 	check_rights(source);
 	check_rights(target);
-	sl_move_check_columns(source, tables);
 	check_functions(source);
 	check_functions(target);
 	foreach(cell, tables)
@@ -419,6 +409,7 @@ check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, S
 		check_triggers(source, lfirst(cell));
 		check_triggers(target, lfirst(cell));
 	}
+	sl_move_check_columns(source, tables);
 	if (mode == SL_MOVE_ONLINE)
 	{
 		check_source(source);

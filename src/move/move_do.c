@@ -34,11 +34,21 @@
 
 /* Connections --------------------------------------------------------------------- */
 
+/*
+ * A shard's limits are for its applications.  A move copies and counts for hours, with
+ * connections that wait for each other meanwhile; shardlet.move_wait_timeout and
+ * cancel_move() are its limits.  Not all servers have all of these settings.
+ */
+#define LIFT_LIMITS_SQL \
+	"SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings" \
+	" WHERE name OPERATOR(pg_catalog.=) ANY ('{statement_timeout,transaction_timeout,idle_session_timeout,idle_in_transaction_session_timeout}')"
+
 /* A connection that goes with the step. */
 SlConn *
 sl_move_connect(SlShard *shard)
 {
 	SlTarget	target;
+	SlConn	   *conn;
 
 	if (!shard->exists)
 		ereport(ERROR,
@@ -47,7 +57,9 @@ sl_move_connect(SlShard *shard)
 				errdetail("Its id was %d.", shard->id));
 	target = sl_remote_target(shard);
 	target.plain_path = true;
-	return sl_remote_open(&target);
+	conn = sl_remote_open(&target);
+	(void) sl_remote_exec(conn, LIFT_LIMITS_SQL, 0, NULL);
+	return conn;
 }
 
 /*

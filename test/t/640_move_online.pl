@@ -164,7 +164,9 @@ for my $mode ('online', 'read_only', 'offline')
 }
 finish();
 
-# A limit on the speed holds: so many bytes cannot have been copied in less time.
+# A limit on the speed holds: so many bytes cannot have been copied in less time.  And
+# those that shards have for their applications are not for moves.
+my %limits = (statement_timeout => '400ms', idle_session_timeout => '400ms', idle_in_transaction_session_timeout => '400ms');
 $c->sql(q{SELECT shardlet.create_map('fat', shards => '{s1, s2}', shardlets => 2);
 	CREATE TABLE t (k bigint PRIMARY KEY, filler text);
 	SELECT shardlet.distribute('t', 'fat', 'k');
@@ -172,9 +174,18 @@ $c->sql(q{SELECT shardlet.create_map('fat', shards => '{s1, s2}', shardlets => 2
 	ALTER SYSTEM SET shardlet.move_rate = '512kB'});
 $c->router->reload;
 my $fat = $c->sql(q{SELECT shardlet FROM shardlet.shardlets WHERE map = 'fat' AND shard = 's1'});
+for my $shard (1, 2)
+{
+	$c->shard_sql($shard, "ALTER DATABASE app SET $_ = '$limits{$_}'") for keys %limits;
+}
 my $since = time;
 is($c->sqlstate("CALL shardlet.move_shardlet($fat, 's2')"), '', 'a move with a limit');
 my $elapsed = time - $since;
+for my $shard (1, 2)
+{
+	$c->shard_sql($shard, "ALTER DATABASE app RESET $_") for keys %limits;
+}
+is($c->sql('SELECT attempts, last_error IS NULL FROM shardlet.moves ORDER BY move DESC LIMIT 1'), '0|t', 'at the first attempt');
 my $bytes = $c->sql('SELECT bytes_done FROM shardlet.moves ORDER BY move DESC LIMIT 1');
 cmp_ok($bytes, '>', 1024 * 1024, 'something was copied');
 cmp_ok($bytes, '<=', 512 * 1024 * $elapsed + 128 * 1024, 'not faster than it may');
