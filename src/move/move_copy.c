@@ -284,7 +284,8 @@ wait_for_streams(Copying *copying, SlWaitCache *cache)
 
 		if (stream->table == NULL)
 			continue;
-		if (!stream->is_full && !stream->source_is_done)
+		/* What is not asked for stays with the source: libpq has no limit. */
+		if (!stream->is_full && !is_limited && !stream->source_is_done)
 			read_conn(stream->source, stream->source_sql);
 		read_conn(stream->target, stream->target_sql);
 		stream->is_full = PQflush(stream->target->pg) > 0;

@@ -442,16 +442,31 @@ stop_reader(SlConn *source, const char *name)
 	return result;
 }
 
-/* Whoever still reads from the slot is sent away, as often as he comes back. */
+/* Drops the slot, if there is one.  Returns false if somebody reads from it. */
+static bool
+try_to_drop_slot(SlConn *source, const char *name)
+{
+	const char *sql = "SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) $1";
+	SlFailure  *failure;
+
+	(void) sl_remote_try(source, sql, 1, &name, DT_NOEND, &failure);
+	if (failure != NULL && failure->sqlstate != ERRCODE_OBJECT_IN_USE)
+		sl_failure_raise(failure, source->shard, sql);
+	return failure == NULL;
+}
+
+/*
+ * Whoever still reads from the slot is sent away, as often as he comes back: that can be
+ * in the very moment in which nobody was found.
+ */
 static void
 drop_slot(SlMover *mover, SlConn *source)
 {
 	const char *name = mover->move.name;
 	TimestampTz since = GetCurrentTimestamp();
 
-	while (stop_reader(source, name))
+	while (stop_reader(source, name) || !try_to_drop_slot(source, name))
 		sl_move_pause(mover, since, "a replication slot to be free");
-	sl_move_exec(mover, source, psprintf("SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots WHERE slot_name OPERATOR(pg_catalog.=) '%s'", name));
 }
 
 /*

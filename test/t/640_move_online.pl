@@ -190,16 +190,20 @@ my $bytes = $c->sql('SELECT bytes_done FROM shardlet.moves ORDER BY move DESC LI
 cmp_ok($bytes, '>', 1024 * 1024, 'something was copied');
 cmp_ok($bytes, '<=', 512 * 1024 * $elapsed + 128 * 1024, 'not faster than it may');
 
-# It can be changed meanwhile: with this one it would not end.
+# It can be changed meanwhile: with this one it would not end.  What is not wanted yet
+# stays with the source.
+$c->sql(q{INSERT INTO t SELECT i, repeat('x', 20000) FROM generate_series(401, 3400) i});
 $c->sql(q{ALTER SYSTEM SET shardlet.move_rate = '1kB'});
 $c->router->reload;
 my $session = $c->psql_begin("CALL shardlet.move_shardlet($fat, 's1', 'read_only')");
 ok($c->poll(q{SELECT phase || (bytes_done > 0) FROM shardlet.moves WHERE open}, 'copytrue'), 'a move that is very slow');
 cmp_ok($c->sql(q{SELECT bytes_done FROM shardlet.moves WHERE open}), '<', 256 * 1024, 'has not come far');
+sleep 2;
+is($c->shard_sql('s2', q{SELECT wait_event FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT%'}), 'ClientWrite', 'and the source waits');
 $c->sql('ALTER SYSTEM RESET shardlet.move_rate');
 $c->router->reload;
 my ($status, undef, $stderr) = $c->psql_end($session);
 is($c->sqlstate_of($status, $stderr), '', 'ends when the limit is lifted');
-is($c->sql('SELECT count(*), sum(length(filler)) FROM t'), '400|4000000', 'with all rows');
+is($c->sql('SELECT count(*), sum(length(filler)) FROM t'), '3400|64000000', 'with all rows');
 
 done_testing();
