@@ -23,6 +23,7 @@
 #include "utils/array.h"
 #include "utils/hsearch.h"
 #include "utils/relcache.h"
+#include "utils/snapshot.h"
 
 #include "base/words.h"
 #include "key/key.h"
@@ -72,6 +73,7 @@ typedef struct SlGuardRow
 	bool		is_own;
 	NameData	owner;			/* if it is not */
 	ItemPointerData tid;		/* of a row that was read */
+	TransactionId xmin;			/* that wrote it */
 } SlGuardRow;
 
 typedef bool (*SlGuardVisitor) (const SlGuardRow *row, void *context);
@@ -81,6 +83,8 @@ extern void sl_guard_map_row_write(const SlGuardMapRow *row);
 extern List *sl_guard_map_names(void);
 extern bool sl_guard_row_read(const char *map, int64 shardlet, SlGuardRow *row);
 extern void sl_guard_row_scan(const char *map, SlGuardVisitor visitor, void *context);
+extern void sl_guard_row_scan_at(const char *map, Snapshot snapshot, SlGuardVisitor visitor,
+								 void *context);
 extern void sl_guard_row_scan_token(const char *map, int64 token, SlGuardVisitor visitor,
 									void *context);
 extern void sl_guard_row_insert(const SlGuardRow *rows, int count);
@@ -99,6 +103,7 @@ typedef struct SlGuardEntry
 {
 	int64		id;
 	SlState		state;
+	TransactionId xmin;			/* that wrote it */
 	LocalTransactionId held;	/* by which it was locked and judged */
 	int64		low_token;
 	int64		last_token;		/* hash: included */

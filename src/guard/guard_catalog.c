@@ -193,6 +193,7 @@ read_row(HeapTuple tuple, TupleDesc descriptor, SlGuardRow *row)
 	if (!row->is_own)
 		row->owner = *DatumGetName(values[ROW_OWNER - 1]);
 	row->tid = tuple->t_self;
+	row->xmin = HeapTupleHeaderGetXmin(tuple->t_data);
 }
 
 static HeapTuple
@@ -245,11 +246,11 @@ sl_guard_row_read(const char *map, int64 shardlet, SlGuardRow *row)
 
 /* Shows rows to the visitor, by low token, until it returns false. */
 static void
-visit_rows(ScanKeyData *keys, int key_count, SlGuardVisitor visitor, void *context)
+visit_rows(Snapshot snapshot, ScanKeyData *keys, int key_count, SlGuardVisitor visitor, void *context)
 {
 	Relation	relation = sl_catalog_open(SL_GUARD_TABLE, AccessShareLock);
 	Relation	index = index_open(sl_catalog_oid(SL_GUARD_TOKEN_INDEX), AccessShareLock);
-	SysScanDesc scan = systable_beginscan_ordered(relation, index, NULL, key_count, keys);
+	SysScanDesc scan = systable_beginscan_ordered(relation, index, snapshot, key_count, keys);
 	HeapTuple	tuple;
 	SlGuardRow	row;
 
@@ -264,15 +265,21 @@ visit_rows(ScanKeyData *keys, int key_count, SlGuardVisitor visitor, void *conte
 	table_close(relation, AccessShareLock);
 }
 
-/* Shows all shardlets of a map that this shard knows. */
+/* Shows all shardlets of a map that this shard knew then; NULL: knows now. */
 void
-sl_guard_row_scan(const char *map, SlGuardVisitor visitor, void *context)
+sl_guard_row_scan_at(const char *map, Snapshot snapshot, SlGuardVisitor visitor, void *context)
 {
 	NameData	buffer;
 	ScanKeyData key;
 
 	key_name(&key, ROW_MAP, map, &buffer);
-	visit_rows(&key, 1, visitor, context);
+	visit_rows(snapshot, &key, 1, visitor, context);
+}
+
+void
+sl_guard_row_scan(const char *map, SlGuardVisitor visitor, void *context)
+{
+	sl_guard_row_scan_at(map, NULL, visitor, context);
 }
 
 /* Shows those whose low token is the given one. */
@@ -284,7 +291,7 @@ sl_guard_row_scan_token(const char *map, int64 token, SlGuardVisitor visitor, vo
 
 	key_name(&keys[0], ROW_MAP, map, &buffer);
 	key_int8(&keys[1], ROW_LOW_TOKEN, token);
-	visit_rows(keys, 2, visitor, context);
+	visit_rows(NULL, keys, 2, visitor, context);
 }
 
 void

@@ -10,11 +10,16 @@
  *
  * A key without an own entry may be on its way here.  So "not mine" is said only
  * under the lock on the map, for which whoever brings the entry is waited for.
+ *
+ * What is mine now need not be what the transaction sees: a REPEATABLE READ
+ * snapshot from before the key came here does not have its rows.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "storage/proc.h"
 #include "utils/inval.h"
+#include "utils/snapmgr.h"
 
 #include "base/base.h"
 #include "compat.h"
@@ -45,7 +50,7 @@ match_owner(const SlGuardRow *row, void *context)
 	return true;
 }
 
-static void
+pg_noreturn static void
 refuse_key(SlGuardMap *map, const Datum *key)
 {
 	Owner		owner = {.map = map,.key = key};
@@ -77,6 +82,48 @@ judge(const SlGuardMap *map, const SlGuardEntry *entry, bool writes)
 				errcode(SL_ERR_READ_ONLY),
 				errmsg("key of map \"%s\" is read-only", NameStr(map->name)),
 				errdetail("It is in shardlet %lld on this shard.", (long long) entry->id));
+}
+
+/* What the transaction sees -------------------------------------------------------- */
+
+typedef struct Past
+{
+	SlGuardMap *map;
+	const SlGuardEntry *entry;
+	const Datum *key;
+	bool		was_own;
+} Past;
+
+/* Other borders are no other owner; in a list the key's own entry must have been there. */
+static bool
+match_past(const SlGuardRow *row, void *context)
+{
+	Past	   *past = context;
+
+	past->was_own = row->is_own && (past->map->kind == SL_KIND_LIST ? row->id == past->entry->id :
+									sl_guard_row_has(past->map, row, past->key));
+	return !past->was_own;
+}
+
+/*
+ * Fails if the transaction's snapshot is from before the key came to this shard.  Only
+ * an entry that was written since can be such a one.
+ */
+static void
+check_snapshot(SlGuardMap *map, const SlGuardEntry *entry, const Datum *key)
+{
+	Past		past = {.map = map,.entry = entry,.key = key};
+	Snapshot	snapshot = GetTransactionSnapshot();
+
+	if (!XidInMVCCSnapshot(entry->xmin, snapshot) || TransactionIdIsCurrentTransactionId(entry->xmin))
+		return;
+	sl_guard_row_scan_at(NameStr(map->name), snapshot, match_past, &past);
+	if (!past.was_own)
+		ereport(ERROR,
+				errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				errmsg("could not serialize access due to a move of shardlet %lld", (long long) entry->id),
+				errdetail("The transaction does not see rows that came to this shard after it began."),
+				errhint("Run the transaction again."));
 }
 
 /* Claiming ------------------------------------------------------------------------- */
@@ -149,8 +196,10 @@ sl_guard_claim(SlGuardMap *map, const Datum *key, bool writes)
 	} while (!is_held(map, entry) && !lock_entry(map, entry));
 	if (entry == NULL)
 		refuse_key(map, key);
-	else if (entry->state != SL_STATE_ONLINE)
+	if (entry->state != SL_STATE_ONLINE)
 		judge(map, entry, writes);
+	if (IsolationUsesXactSnapshot())
+		check_snapshot(map, entry, key);
 	return entry;
 }
 

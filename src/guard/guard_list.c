@@ -129,6 +129,7 @@ remember(SlGuardMap *map, int64 token, const Search *search)
 	memset(&entry->entry, 0, sizeof(SlGuardEntry));
 	entry->entry.id = search->row.id;
 	entry->entry.state = search->row.state;
+	entry->entry.xmin = search->row.xmin;
 	return entry;
 }
 

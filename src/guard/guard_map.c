@@ -128,6 +128,7 @@ load_row(const SlGuardRow *row, void *context)
 	memset(entry, 0, sizeof(SlGuardEntry));
 	entry->id = row->id;
 	entry->state = row->state;
+	entry->xmin = row->xmin;
 	entry->low_token = row->has_low_token ? row->low_token : PG_INT64_MIN;
 	entry->last_token = row->has_high_token ? row->high_token - 1 : PG_INT64_MAX;
 	entry->low = load_bound(map, row->low);

@@ -54,6 +54,22 @@ is(($c->psql_end($early))[2], '', 'who waited at the new one');
 $c->shard_sql('s2', "DELETE FROM t WHERE k = $key");
 $c->sql("SELECT shardlet.reassign($id, 's1')");
 
+# Whoever keeps his snapshot does not see rows that come to the shard; other borders are
+# not a matter of rows.
+my @keepers = map {
+	$c->psql_begin("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t; SELECT pg_sleep(3); $_; COMMIT", node => $c->shard('s2'))
+} "SELECT shardlet.assert_owner('m', $key)", "INSERT INTO t VALUES ($key, 9)",
+	"SELECT shardlet.assert_owner('m', $other); UPDATE t SET n = n WHERE k = $other";
+$c->shard('s2')->poll_query_until('app', q{SELECT count(*) = 3 FROM pg_stat_activity WHERE wait_event = 'PgSleep'});
+my $second = $c->sql(q{SELECT shardlet FROM shardlet.shardlets WHERE map = 'm' AND shard = 's2'});
+$c->sql("SELECT shardlet.reassign($id, 's2')");
+my $half = $c->sql("SELECT max(s) FROM shardlet.split_shardlet($second) s");
+my @states = map { $c->sqlstate_of(($c->psql_end($_))[0, 2]) } @keepers;
+is($states[0], '40001', 'REPEATABLE READ, and a key that came later');
+is($states[1], '40001', 'a row with such a key');
+is($states[2], '', 'a key that was there, in a shardlet that was split');
+$c->sql("SELECT shardlet.merge_shardlets($second, $half), shardlet.reassign($id, 's1')");
+
 # A writer that goes on and on makes the change give up.
 my $endless = $c->psql_begin("BEGIN; UPDATE t SET n = n WHERE k = $key; SELECT pg_sleep(4); COMMIT;", node => $c->shard('s1'));
 $c->shard('s1')->poll_query_until('app', q{SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 21324});
