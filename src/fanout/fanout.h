@@ -273,6 +273,7 @@ typedef void (*SlPipeCloser) (void *arg, SlShard *shard);
 extern void sl_pipe_init(void);
 extern SlPipe *sl_pipe_begin(Oid user, const SlStatement *statement);
 extern void sl_pipe_want_plain(SlPipe *pipe);
+extern void sl_pipe_is_partial(SlPipe *pipe);
 extern void sl_pipe_send(SlPipe *pipe, SlShard *shard, const char *sql, bool is_kept,
 						 int param_count, const char *const *params);
 extern void sl_pipe_expect(SlPipe *pipe, SlShard *shard, const char *sql, int param_count,

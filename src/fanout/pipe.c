@@ -76,6 +76,7 @@ struct SlPipe
 	MemoryContext context;
 	MemoryContextCallback callback;
 	bool		plain_values;	/* see SlConn */
+	bool		is_partial;		/* see sl_pipe_is_partial() */
 	const SlStatement *statement;	/* or NULL */
 	Oid			user;
 	bool		is_over;
@@ -105,6 +106,8 @@ fail(Lane *lane, SlFailure *failure)
 {
 	release(lane);
 	sl_failure_blame_move(failure);
+	if (lane->pipe->is_partial)
+		sl_failure_blame_start(failure);
 	sl_failure_raise(failure, NameStr(lane->shard->name), lane->sql);
 }
 
@@ -562,6 +565,16 @@ void
 sl_pipe_want_plain(SlPipe *pipe)
 {
 	pipe->plain_values = true;
+}
+
+/*
+ * What is sent changes keys and leaves other columns as they are, since no move was
+ * under way that would need them.
+ */
+void
+sl_pipe_is_partial(SlPipe *pipe)
+{
+	pipe->is_partial = true;
 }
 
 /* The same as sl_pipe_flush(), and nothing more can be sent. */

@@ -43,7 +43,8 @@ may_change_key(const SlModify *modify)
 /*
  * A row that comes to a shardlet which is being moved online must be written as a
  * whole: what an UPDATE leaves where it is, out of line, does not reach the
- * other shard (guard.c).  Moves that begin later wait for this statement.
+ * other shard (guard.c).  Moves that begin later wait for this statement; if it brings
+ * them such a row meanwhile, it has to be run again.
  */
 static List *
 add_out_of_line(const SlModify *modify)
@@ -76,6 +77,8 @@ sl_update_prepare(SlModify *modify, Plan *subplan)
 	modify->key_may_change = may_change_key(modify);
 	if (modify->key_may_change && modify->route.map != NULL && sl_stray_is_followed(modify->route.map))
 		modify->update_columns = add_out_of_line(modify);
+	else if (modify->key_may_change)
+		sl_pipe_is_partial(modify->pipe);
 	modify->update_sql = sl_write_update(modify->relation, modify->update_columns,
 										 modify->returning);
 	modify->update_values = sl_copy_row_make_text(RelationGetDescr(modify->relation), modify->update_columns);

@@ -137,7 +137,8 @@ is_left_in_place(const TriggerData *data, AttrNumber column)
  * A row comes to a shardlet that is being moved online, by an UPDATE of its key.  The
  * other shard gets it as a new row, and of new rows logical replication does not
  * send what an UPDATE left where it was: such values would be NULL there.  With
- * REPLICA IDENTITY FULL they are taken from the old row.
+ * REPLICA IDENTITY FULL they are taken from the old row; generated ones are computed
+ * there.
  */
 static void
 check_arrival(const TriggerData *data, const SlGuardMap *map, int64 shardlet)
@@ -150,7 +151,8 @@ check_arrival(const TriggerData *data, const SlGuardMap *map, int64 shardlet)
 	{
 		Form_pg_attribute column = TupleDescAttr(descriptor, i);
 
-		if (column->attisdropped || column->attlen != -1 || !is_left_in_place(data, column->attnum))
+		if (column->attisdropped || column->attgenerated != '\0' || column->attlen != -1 ||
+			!is_left_in_place(data, column->attnum))
 			continue;
 		ereport(ERROR,
 				errcode(SL_ERR_READ_ONLY),
@@ -158,7 +160,8 @@ check_arrival(const TriggerData *data, const SlGuardMap *map, int64 shardlet)
 					   RelationGetRelationName(data->tg_relation), (long long) shardlet),
 				errdetail("The shardlet of map \"%s\" is being moved, and column \"%s\" of the row, which is stored out of line, would be lost.",
 						  NameStr(map->name), NameStr(column->attname)),
-				errhint("Change the key through the router, or wait for the end of the move."));
+				errhint("Change the key through the router, or wait for the end of the move."),
+				errtablecol(data->tg_relation, column->attnum));
 	}
 }
 

@@ -453,6 +453,7 @@ extern bool sl_failure_is_farewell(const PGresult *result);
 extern SlFailure *sl_failure_make(SlConn *conn, const PGresult *result);
 extern SlFailure *sl_failure_unreachable(const char *shard, const char *detail);
 extern void sl_failure_blame_move(SlFailure *failure);
+extern void sl_failure_blame_start(SlFailure *failure);
 pg_noreturn extern void sl_failure_raise(const SlFailure *failure, const char *shard,
 										 const char *sql);
 extern void sl_failure_report(int level, const SlFailure *failure, const char *shard,

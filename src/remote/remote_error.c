@@ -141,6 +141,21 @@ sl_failure_blame_move(SlFailure *failure)
 	failure->hint = "Retry the transaction.";
 }
 
+/*
+ * A row came to a shardlet that is being moved, by a statement which began before the
+ * move and so does not write all of it: the same once more will.  No other error of
+ * the guard names a column.
+ */
+void
+sl_failure_blame_start(SlFailure *failure)
+{
+	if (failure->sqlstate != SL_ERR_READ_ONLY || failure->column_name == NULL)
+		return;
+	failure->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	failure->message = "could not serialize access because a shardlet has begun to move";
+	failure->hint = "Retry the transaction.";
+}
+
 static int
 set_name(int field, const char *value)
 {
