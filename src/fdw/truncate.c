@@ -41,6 +41,21 @@ find_target(List **targets, SlShard *shard)
 	return target;
 }
 
+/*
+ * Fails if a shardlet takes no writes: all rows of the map are written to.  Shards
+ * without a guard do not know that.  A list has no array of its keys.
+ */
+static void
+check_states(const SlMap *map)
+{
+	for (int i = 0; i < map->shardlet_count && map->kind != SL_KIND_LIST; i++)
+	{
+		sl_map_check_readable(map, &map->shardlets[i]);
+		sl_map_check_writable(map, &map->shardlets[i]);
+	}
+	sl_stray_check_writable(map);
+}
+
 static void
 add_table(List **targets, Relation relation)
 {
@@ -52,10 +67,8 @@ add_table(List **targets, Relation relation)
 				errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				errmsg("foreign table \"%s\" belongs to no map and no shard",
 					   RelationGetRelationName(relation)));
-
-	/* Shards without a guard do not know it. */
 	if (table->kind == SL_TABLE_SHARDED)
-		sl_stray_check_writable(sl_map_get(table->map));
+		check_states(sl_map_get(table->map));
 	foreach(cell, sl_table_homes(table))
 	{
 		Target	   *target = find_target(targets, lfirst(cell));

@@ -278,6 +278,14 @@ append_to_file($file, 'go');
 is($c->sqlstate_of($status, $stderr), '', 'the move goes on');
 is($c->sql(q{SELECT count(*) FROM shardlet.query('bm', 'SELECT k FROM plain') AS q(k bigint)}), '100', 'and texts, too');
 
+# Nor do they know which of their shardlets take no writes.
+for (['read_only', 'SL003'], ['offline', 'SL004'], ['online', ''])
+{
+	my ($state, $expected) = @$_;
+	$c->sql("SELECT shardlet.alter_shardlet($shardlet, state => '$state')");
+	is($c->sqlstate('TRUNCATE plain'), $expected, "TRUNCATE, and a shardlet that is $state");
+}
+
 $reader->quit;
 $keeper->quit;
 done_testing();
