@@ -181,6 +181,16 @@ WITH new AS (INSERT INTO customers SELECT id + 1000, name FROM plain_customers R
 SELECT count(*) FROM customers;
 ROLLBACK;
 RESET shardlet.max_parallel_shards;
+-- A condition that could tell of rows behind a security barrier is not checked before it.
+CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM orders WHERE (customer_id % 2 + customer_id % 2 + customer_id % 2 + customer_id % 2 + customer_id % 2) = 0;
+SELECT plan('UPDATE barrier SET total = 1 WHERE customer_id < 9 AND 1 / (customer_id - 3) >= 0');
+SELECT plan('DELETE FROM barrier WHERE customer_id < 9');
+BEGIN;
+UPDATE barrier SET total = 1 WHERE 1 / (customer_id - 3) >= 0;
+DELETE FROM barrier WHERE customer_id = 3 AND 1 / (customer_id - 3) = 0;
+UPDATE barrier b SET total = 2 FROM plain_customers p WHERE 1 / (b.customer_id - 3 + p.id - p.id) >= 0 AND p.id = b.id AND b.id < 20;
+ROLLBACK;
+DROP VIEW barrier;
 -- Statistics.
 SELECT count(*) FROM orders WHERE total = 0;
 ANALYZE orders;

@@ -85,6 +85,7 @@ extern Expr *sl_fdw_order_expr(const SlRel *info, PathKey *key, const RelOptInfo
 extern List *sl_fdw_clauses(List *restrictions);
 extern void sl_fdw_ship_init(SlShip *ship, PlannerInfo *root, Relids relids,
 							 const SlTable *table);
+extern bool sl_fdw_is_remote(const SlShip *ship, RelOptInfo *rel, RestrictInfo *restriction);
 extern bool sl_fdw_is_pinned(const SlRel *info, List *clauses);
 
 /* fdw_join.c */

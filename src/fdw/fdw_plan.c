@@ -86,20 +86,31 @@ sl_fdw_is_pinned(const SlRel *info, List *clauses)
 }
 
 /*
+ * Can the shard check it?  Not what could tell of rows that a security barrier is
+ * to hide, as a division by zero does: there all conditions are of one kind, and
+ * are checked in any order.
+ */
+bool
+sl_fdw_is_remote(const SlShip *ship, RelOptInfo *rel, RestrictInfo *restriction)
+{
+	return restriction_is_securely_promotable(restriction, rel) &&
+		sl_ship_is_possible(ship, (Node *) restriction->clause);
+}
+
+/*
  * A condition on nothing but parameters is checked once, before the plan runs,
  * and only above the scan of the table itself: nothing can be built on that.
  */
 static void
-sort_clauses(SlRel *info, List *restrictions)
+sort_clauses(SlRel *info, RelOptInfo *rel)
 {
 	ListCell   *cell;
 
-	foreach(cell, restrictions)
+	foreach(cell, rel->baserestrictinfo)
 	{
 		RestrictInfo *restriction = lfirst_node(RestrictInfo, cell);
 
-		if (!restriction->pseudoconstant &&
-			sl_ship_is_possible(&info->ship, (Node *) restriction->clause))
+		if (!restriction->pseudoconstant && sl_fdw_is_remote(&info->ship, rel, restriction))
 			info->remote_clauses = lappend(info->remote_clauses, restriction);
 		else
 			info->local_clauses = lappend(info->local_clauses, restriction);
@@ -132,7 +143,7 @@ sl_fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
 		refuse_table(table);
 	info->members = list_make1(member);
 	sl_fdw_ship_init(&info->ship, root, rel->relids, member->table);
-	sort_clauses(info, rel->baserestrictinfo);
+	sort_clauses(info, rel);
 	info->is_whole = info->local_clauses == NIL;
 	info->is_single = sl_fdw_is_pinned(info, sl_fdw_clauses(rel->baserestrictinfo));
 	rel->fdw_private = info;
@@ -253,7 +264,7 @@ add_params_of(PlannerInfo *root, RelOptInfo *rel, RestrictInfo *restriction, Lis
 	Relids		outer;
 
 	if (!join_clause_is_movable_to(restriction, rel) ||
-		!sl_ship_is_possible(&info->ship, (Node *) restriction->clause))
+		!sl_fdw_is_remote(&info->ship, rel, restriction))
 		return params;
 	outer = bms_del_member(bms_union(restriction->clause_relids, rel->lateral_relids), rel->relid);
 	if (bms_is_empty(outer))

@@ -511,7 +511,7 @@ divide_clauses(Writing *writing, List *clauses)
 			continue;
 		if (list_member_ptr(writing->info->remote_clauses, restriction) ||
 			(!list_member_ptr(writing->info->local_clauses, restriction) &&
-			 sl_ship_is_possible(&writing->ship, (Node *) restriction->clause)))
+			 sl_fdw_is_remote(&writing->ship, writing->rel, restriction)))
 			writing->remote = lappend(writing->remote, restriction->clause);
 		else
 			writing->local = lappend(writing->local, restriction->clause);
