@@ -191,6 +191,8 @@ DELETE FROM barrier WHERE customer_id = 3 AND 1 / (customer_id - 3) = 0;
 UPDATE barrier b SET total = 2 FROM plain_customers p WHERE 1 / (b.customer_id - 3 + p.id - p.id) >= 0 AND p.id = b.id AND b.id < 20;
 ROLLBACK;
 DROP VIEW barrier;
+-- A failure among rows that are still to come is told, not what became of the transaction.
+UPDATE orders SET total = total FROM plain_customers p WHERE p.id = customer_id AND 1 / (orders.id - 99) < 2 RETURNING orders.id;
 -- Statistics.
 SELECT count(*) FROM orders WHERE total = 0;
 ANALYZE orders;

@@ -199,6 +199,19 @@ fail_or_retry(SlStream *stream, SlFailure *failure)
 	sl_stream_begin(stream);
 }
 
+/*
+ * The rest of its rows has failed, and nothing was begun for it that could be
+ * undone: the shard's transaction is over.  Whoever made it yield would hear no
+ * more than that, and not why.
+ */
+static bool
+has_ended_transaction(const SlStream *stream, SlConn *conn)
+{
+	return stream->state == STREAM_FAILED && stream->failure != NULL && conn->state == SL_CONN_OPEN &&
+		conn->txn.level > 0 && sl_flight_is_empty(conn) &&
+		PQtransactionStatus(conn->pg) == PQTRANS_INERROR;
+}
+
 /* Makes the stream that owns the connection let go of it; waits for that. */
 static void
 make_yield(SlConn *conn)
@@ -210,6 +223,8 @@ make_yield(SlConn *conn)
 		if (sl_stream_drain_step(owner) &&
 			!sl_wait_conn(conn, conn->state == SL_CONN_OPEN ? DT_NOEND : conn->deadline))
 			sl_stream_time_out(owner);
+		if (has_ended_transaction(owner, conn))
+			sl_failure_raise(owner->failure, owner->shard_name, owner->spec->sql);
 	}
 }
 
