@@ -75,6 +75,11 @@ DELETE FROM tree t WHERE EXISTS (SELECT FROM tree x WHERE x.parent = t.node);
 -- The key itself: rows change shards.
 
 -- transaction
+-- fails 23503
+-- sqlstate
+UPDATE orders SET customer_id = 190 WHERE customer_id = 3;
+
+-- transaction
 UPDATE customers SET customer_id = 5000 WHERE customer_id = 199;
 SELECT * FROM customers WHERE customer_id IN (199, 5000);
 UPDATE customers SET customer_id = customer_id + 1000 WHERE customer_id > 185;
