@@ -279,6 +279,17 @@ note_exit(int code, Datum arg)
 		ask_for_another();
 }
 
+/*
+ * What the database has set for applications must not keep rows from being moved: a
+ * switch writes to two shards, and one that is done must be finished.
+ */
+static void
+settle_settings(void)
+{
+	SetConfigOption("default_transaction_read_only", "off", PGC_USERSET, PGC_S_SESSION);
+	SetConfigOption("shardlet.multi_shard_transactions", "on", PGC_USERSET, PGC_S_SESSION);
+}
+
 void
 shardlet_mover_main(Datum arg)
 {
@@ -290,6 +301,7 @@ shardlet_mover_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
 	on_shmem_exit(note_exit, (Datum) 0);
+	settle_settings();
 #ifdef SL_FAULTS
 	SetConfigOption("shardlet.fault", order.fault, PGC_USERSET, PGC_S_SESSION);
 #endif

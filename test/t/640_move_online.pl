@@ -165,7 +165,7 @@ for my $mode ('online', 'read_only', 'offline')
 finish();
 
 # A limit on the speed holds: so many bytes cannot have been copied in less time.  And
-# those that shards have for their applications are not for moves.
+# those that shards and router have for their applications are not for moves.
 my %limits = (statement_timeout => '400ms', idle_session_timeout => '400ms', idle_in_transaction_session_timeout => '400ms');
 $c->sql(q{SELECT shardlet.create_map('fat', shards => '{s1, s2}', shardlets => 2);
 	CREATE TABLE t (k bigint PRIMARY KEY, filler text);
@@ -178,9 +178,11 @@ for my $shard (1, 2)
 {
 	$c->shard_sql($shard, "ALTER DATABASE app SET $_ = '$limits{$_}'") for keys %limits;
 }
+$c->sql("ALTER DATABASE app SET $_") for 'shardlet.multi_shard_transactions = off', 'default_transaction_read_only = on';
 my $since = time;
-is($c->sqlstate("CALL shardlet.move_shardlet($fat, 's2')"), '', 'a move with a limit');
+is($c->sqlstate("SET default_transaction_read_only = off; CALL shardlet.move_shardlet($fat, 's2')"), '', 'a move with a limit');
 my $elapsed = time - $since;
+$c->sql("SET default_transaction_read_only = off; ALTER DATABASE app RESET $_") for 'shardlet.multi_shard_transactions', 'default_transaction_read_only';
 for my $shard (1, 2)
 {
 	$c->shard_sql($shard, "ALTER DATABASE app RESET $_") for keys %limits;
