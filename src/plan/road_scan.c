@@ -28,7 +28,7 @@ sl_road_begin(CustomScanState *node, EState *estate, int eflags)
 	SlRoadState *state = (SlRoadState *) node;
 	const CustomScan *plan = (const CustomScan *) node->ss.ps.plan;
 	List	   *items = plan->custom_private;
-	Oid			user = (Oid) intVal(list_nth(items, SL_ROAD_USER));
+	const Integer *user = list_nth(items, SL_ROAD_USER);
 
 	state->ask.sql = strVal(list_nth(items, SL_ROAD_SQL));
 	state->ask.lock = "";
@@ -45,7 +45,7 @@ sl_road_begin(CustomScanState *node, EState *estate, int eflags)
 	state->ask.wanted = state->whole.columns;
 	state->ask.shard_column = -1;
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-		sl_ask_settle(&state->ask, OidIsValid(user) ? user : GetUserId());
+		sl_ask_settle(&state->ask, user->ival != 0 ? (Oid) user->ival : GetUserId());
 }
 
 static TupleTableSlot *
