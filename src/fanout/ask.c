@@ -241,9 +241,12 @@ check_not_moved(const SlAsk *ask)
 				errhint("Retry the transaction."));
 }
 
-/* Says which state of the tables' maps is the one that is committed now. */
+/*
+ * Says which state of the tables' maps is the one that the session has, or first makes
+ * sure that it is the one that is committed now.
+ */
 static uint64
-read_stamp(const SlAsk *ask)
+read_stamp(const SlAsk *ask, bool is_compared)
 {
 	uint64		result = 0;
 	ListCell   *cell;
@@ -253,7 +256,7 @@ read_stamp(const SlAsk *ask)
 		const SlTable *table = sl_table_get((Oid) intVal(linitial(lfirst(cell))));
 
 		if (table->kind == SL_TABLE_SHARDED)
-			result += sl_map_get_now(table->map)->load;
+			result += (is_compared ? sl_map_get_now(table->map) : sl_map_get(table->map))->load;
 	}
 	return result;
 }
@@ -269,11 +272,11 @@ route(SlAsk *ask, const char **sql)
 
 	do
 	{
-		ask->stamp = read_stamp(ask);
+		ask->stamp = read_stamp(ask, true);
 		shards = sl_ask_shards(ask);
 		*sql = sl_owned_apply(ask->sql, ask->owned);
 		check_not_moved(ask);
-	} while (read_stamp(ask) != ask->stamp);
+	} while (read_stamp(ask, false) != ask->stamp);
 	return shards;
 }
 
@@ -497,7 +500,7 @@ static bool
 is_overtaken(const SlAsk *ask, const SlFanoutSpec *spec)
 {
 	if (!sl_consistent_reads || spec->use.writes || list_length(spec->shards) < 2 ||
-		read_stamp(ask) == ask->stamp)
+		read_stamp(ask, true) == ask->stamp)
 		return false;
 
 	/* Who keeps snapshots cannot begin anew. */
