@@ -488,7 +488,7 @@ may_skip(const SlAsk *ask)
 
 	return sl_partial_results && (ask->flags & (SL_ASK_LOCKS | SL_ASK_WRITES)) == 0 &&
 		statement->commandType == CMD_SELECT && !statement->hasModifyingCTE &&
-		!sl_statement_of(ask->node->state)->stores;
+		!ask->statement->stores;
 }
 
 /*
