@@ -269,6 +269,17 @@ DELETE FROM named WHERE customer_id = 6;
 DELETE FROM named WHERE name = 'name 7';
 SELECT count(*) FROM orders WHERE customer_id IN (6, 7);
 ROLLBACK;
+-- An INSERT of a rule has FROM and WHERE of the statement that the rule is for.
+CREATE RULE named_log AS ON UPDATE TO named DO ALSO INSERT INTO listed VALUES (1, old.customer_id);
+CREATE RULE named_insert AS ON INSERT TO named WHERE new.customer_id > 900 DO ALSO INSERT INTO listed VALUES (1, new.customer_id);
+DELETE FROM listed;
+UPDATE named SET name = 'logged' WHERE customer_id = 9;
+UPDATE named SET name = 'logged' FROM products p JOIN config c ON c.value = p.product_id WHERE customer_id = p.product_id + 9;
+INSERT INTO named VALUES (899, 'small');
+INSERT INTO named VALUES (901, 'large');
+INSERT INTO named VALUES (898, 'small'), (902, 'large');
+SELECT * FROM listed ORDER BY v;
+DELETE FROM customers WHERE customer_id > 800;
 DROP VIEW named;
 -- Of very many constants not all become parameters.
 SELECT cardinality(rows_of('plan_ship', 'SELECT order_id FROM orders WHERE customer_id = 5 AND (' || string_agg('order_id = ' || i, ' OR ') || ')')) FROM generate_series(1, 66000) i;

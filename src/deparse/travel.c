@@ -521,6 +521,20 @@ check_target(const Query *query, SlShipping *shipping)
 	table_close(relation, NoLock);
 }
 
+/*
+ * Does an INSERT take its rows as the grammar has it, from one place and all of them?
+ * That of a rule may have FROM and WHERE of the statement that the rule is for, and
+ * these are not written out.
+ */
+bool
+sl_travel_is_plain_insert(const Query *query)
+{
+	List	   *from = query->jointree->fromlist;
+
+	return query->jointree->quals == NULL &&
+		(from == NIL || (list_length(from) == 1 && IsA(linitial(from), RangeTblRef)));
+}
+
 /* The rows that an INSERT takes, or NULL if it has one row of its own. */
 static RangeTblEntry *
 source_of(const Query *query, int *index)
@@ -539,10 +553,16 @@ static void
 check_insert(const Query *query, SlShipping *shipping)
 {
 	int			index = 0;
-	RangeTblEntry *source = source_of(query, &index);
+	RangeTblEntry *source;
 	int			count = 0;
 	ListCell   *cell;
 
+	if (!sl_travel_is_plain_insert(query))
+	{
+		fail(shipping);
+		return;
+	}
+	source = source_of(query, &index);
 	if (source == NULL)
 		return;
 	foreach(cell, query->targetList)

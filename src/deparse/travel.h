@@ -16,6 +16,7 @@
 #include "deparse/deparse.h"
 
 extern void sl_travel_init(SlShip *ship, List *tables);
+extern bool sl_travel_is_plain_insert(const Query *query);
 extern Query *sl_travel(SlShip *ship, const Query *query);
 extern char *sl_travel_sql(Query *query);
 

@@ -24,6 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "deparse/travel.h"
 #include "plan/insert.h"
 
 /* Columns ---------------------------------------------------------------------- */
@@ -232,7 +233,7 @@ normalise_select(Query *query, int source)
 static bool
 is_ours(const Query *query)
 {
-	return query->commandType == CMD_INSERT &&
+	return query->commandType == CMD_INSERT && sl_travel_is_plain_insert(query) &&
 		rt_fetch(query->resultRelation, query->rtable)->relkind == RELKIND_FOREIGN_TABLE;
 }
 

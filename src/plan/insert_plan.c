@@ -249,7 +249,8 @@ table_of(const Query *query)
 	SlTable    *table;
 	int			source;
 
-	if (query->commandType != CMD_INSERT || query->cteList != NIL || query->hasSubLinks)
+	if (query->commandType != CMD_INSERT || query->cteList != NIL || query->hasSubLinks ||
+		!sl_travel_is_plain_insert(query))
 		return NULL;
 	entry = rt_fetch(query->resultRelation, query->rtable);
 	source = sl_insert_source(query);
