@@ -11,6 +11,8 @@ SELECT -n AS n, v FROM t WHERE k = 3 ORDER BY t.n LIMIT 2;
 SELECT -n AS n, v FROM plain t WHERE k = 3 ORDER BY t.n LIMIT 2;
 SELECT n AS v, v AS n FROM t WHERE k = 3 ORDER BY t.n DESC LIMIT 2;
 SELECT n AS v, v AS n FROM plain t WHERE k = 3 ORDER BY t.n DESC LIMIT 2;
+SELECT DISTINCT ON (t.n) k AS n FROM t WHERE k = 3;
+SELECT DISTINCT ON (t.n) k AS n FROM plain t WHERE k = 3;
 -- All of them.
 SELECT k AS n, n AS k FROM t ORDER BY 1 DESC, 2 LIMIT 3;
 SELECT k AS n, n AS k FROM plain t ORDER BY 1 DESC, 2 LIMIT 3;

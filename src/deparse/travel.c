@@ -728,10 +728,12 @@ static bool
 hides_sort_column(Query *query)
 {
 	RangeTblEntry *table = linitial(query->rtable);
+	List	   *clauses = list_concat_copy(query->sortClause,
+										   query->hasDistinctOn ? query->distinctClause : NIL);
 	ListCell   *sort_cell;
 	ListCell   *cell;
 
-	foreach(sort_cell, query->sortClause)
+	foreach(sort_cell, clauses)
 	{
 		Node	   *sorted = get_sortgroupclause_expr(lfirst(sort_cell), query->targetList);
 		const char *name;
@@ -752,8 +754,9 @@ hides_sort_column(Query *query)
 }
 
 /*
- * ORDER BY takes a bare name for an output column first, and PostgreSQL writes bare names
- * for a single table.  It does not if there is another one, which may be in no FROM.
+ * ORDER BY and DISTINCT ON take a bare name for an output column first, and PostgreSQL
+ * writes bare names for a single table.  It does not if there is another one, which may
+ * be in no FROM.
  */
 static Query *
 qualify_sort_columns(Query *query)
