@@ -281,6 +281,18 @@ INSERT INTO named VALUES (898, 'small'), (902, 'large');
 SELECT * FROM listed ORDER BY v;
 DELETE FROM customers WHERE customer_id > 800;
 DROP VIEW named;
+-- An UPDATE that sets generated columns only, by each road.
+CREATE TABLE sums (k bigint PRIMARY KEY, a int, twice int GENERATED ALWAYS AS (a * 2) STORED);
+SELECT shardlet.distribute('sums', 'ps', 'k');
+INSERT INTO sums VALUES (1, 1), (2, 2), (3, 3);
+UPDATE sums SET twice = DEFAULT WHERE k = 1 RETURNING *;
+UPDATE sums SET twice = DEFAULT;
+INSERT INTO sums VALUES (1, 5) ON CONFLICT (k) DO UPDATE SET twice = DEFAULT RETURNING *;
+WITH u AS (UPDATE sums SET twice = DEFAULT WHERE k = 2 RETURNING *) TABLE u;
+INSERT INTO sums SELECT k, 5 FROM generate_series(1, 3) k ON CONFLICT (k) DO UPDATE SET twice = DEFAULT;
+UPDATE sums SET twice = DEFAULT FROM here WHERE k < here.customer_id;
+SELECT * FROM sums ORDER BY k;
+DROP TABLE sums;
 -- Of very many constants not all become parameters.
 SELECT cardinality(rows_of('plan_ship', 'SELECT order_id FROM orders WHERE customer_id = 5 AND (' || string_agg('order_id = ' || i, ' OR ') || ')')) FROM generate_series(1, 66000) i;
 -- The road can be closed.

@@ -10,7 +10,6 @@
 #include "commands/explain.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/appendinfo.h"
-#include "optimizer/inherit.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "parser/parsetree.h"
@@ -81,16 +80,14 @@ find_returning(PlannerInfo *root, ModifyTable *plan, Index index, int subplan, R
 
 /* Generated columns are computed on the shard. */
 static List *
-find_updated(PlannerInfo *root, Index index, Relation relation)
+find_updated(const ModifyTable *plan, int subplan, Relation relation)
 {
 	List	   *writable = sl_copy_row_columns(RelationGetDescr(relation));
-	Bitmapset  *updated;
 
 	/* A trigger may change any column. */
 	if (relation->trigdesc != NULL && relation->trigdesc->trig_update_before_row)
 		return writable;
-	updated = get_rel_all_updated_cols(root, find_base_rel(root, index));
-	return list_intersection_int(list_columns(relation, updated), writable);
+	return list_intersection_int(writable, list_nth(plan->updateColnosLists, subplan));
 }
 
 /* Returns the private list, see SL_MODIFY_COLUMNS and on. */
@@ -104,7 +101,7 @@ sl_modify_plan(PlannerInfo *root, ModifyTable *plan, Index index, int subplan)
 	SlConflict	conflict = {.clause = ""};
 
 	if (plan->operation == CMD_UPDATE)
-		columns = find_updated(root, index, relation);
+		columns = find_updated(plan, subplan, relation);
 	if (plan->operation == CMD_INSERT && plan->onConflictAction != ONCONFLICT_NONE)
 		sl_conflict_plan(root, plan, relation, &conflict);
 	table_close(relation, NoLock);
