@@ -141,6 +141,12 @@ ROLLBACK TO s;
 INSERT INTO source VALUES (206, 1, 'a'), (207, 1, 'b'), (208, 1, 'c');
 COMMIT;
 SELECT k FROM source WHERE k > 200 ORDER BY k;
+-- A set in VALUES makes several rows, each with defaults of its own.
+INSERT INTO logs (k, at) VALUES (77, generate_series(timestamptz '2026-01-01', '2026-01-03', '1 day'));
+SELECT count(*), count(DISTINCT u), count(DISTINCT r) FROM logs WHERE k = 77;
+INSERT INTO events (k, p) VALUES (77, generate_series(1, 3));
+SELECT count(DISTINCT id), sum(p) FROM events WHERE k = 77;
+SELECT put('INSERT INTO source VALUES (77, generate_series(1, 3), ''set'')');
 -- Not this way: rows that the router cannot compute, and the closed road.
 SELECT put('INSERT INTO source VALUES (1, (SELECT max(n) + 1 FROM source), ''max''), (2, 1, ''other'')');
 SET shardlet.ship = off;
