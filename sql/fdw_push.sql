@@ -36,6 +36,12 @@ SELECT plan('SELECT id FROM orders WHERE customer_id = own_plpgsql(3)');
 SELECT plan('SELECT id FROM orders WHERE id = (random() * 5)::int');
 SELECT plan('SELECT id FROM orders WHERE created::text LIKE ''2026%''');
 SELECT plan('SELECT name FROM customers WHERE name COLLATE "C" > ''name 2'' AND CASE region WHEN ''a'' THEN true ELSE id IN (1, 2) END');
+-- A collation that only the router has is not named, of a literal neither.
+CREATE COLLATION own (locale = "C");
+SELECT plan('SELECT name FROM customers WHERE name > ''name 2'' COLLATE own');
+SELECT count(*) FROM customers WHERE name > 'name 2' COLLATE own;
+SELECT count(*) FROM customers WHERE id = 3 AND name > 'name 2' COLLATE own;
+DROP COLLATION own;
 SELECT plan('SELECT 1 FROM customers WHERE tableoid = 1 AND coalesce(nullif(name, ''x''), region) IS NOT NULL');
 SELECT count(*) FROM orders WHERE date_trunc('day', created) = '2026-01-03';
 SELECT count(*) FROM plain_orders WHERE date_trunc('day', created) = '2026-01-03';

@@ -103,6 +103,13 @@ check_input(Node *node, Oid wanted, Derivation *below)
 		below->has_failed = true;
 }
 
+/* Is it there to be named?  Those of the user's may be, of columns they are. */
+static bool
+is_on_shards(Oid collation)
+{
+	return collation < FirstNormalObjectId;
+}
+
 /* A leaf, or something that has its own collation whatever is below. */
 static bool
 derive_leaf(Node *node, Derivation *derivation)
@@ -113,7 +120,10 @@ derive_leaf(Node *node, Derivation *derivation)
 	own.strength = OidIsValid(own.collation) ? STRENGTH_IMPLICIT : STRENGTH_NONE;
 	if (IsA(node, Const) && OidIsValid(own.collation) &&
 		own.collation != get_typcollation(((Const *) node)->consttype))
+	{
 		own.strength = STRENGTH_EXPLICIT;
+		own.has_failed = !is_on_shards(own.collation);
+	}
 	combine(derivation, &own);
 	return false;
 }
@@ -126,7 +136,7 @@ derive_collate(CollateExpr *collate, Derivation *derivation)
 	derive_below((Node *) collate, &below);
 	below.collation = collate->collOid;
 	below.strength = STRENGTH_EXPLICIT;
-	if (collate->collOid >= FirstNormalObjectId)
+	if (!is_on_shards(collate->collOid))
 		below.has_failed = true;
 	combine(derivation, &below);
 	return false;
