@@ -147,6 +147,11 @@ SELECT count(*), count(DISTINCT u), count(DISTINCT r) FROM logs WHERE k = 77;
 INSERT INTO events (k, p) VALUES (77, generate_series(1, 3));
 SELECT count(DISTINCT id), sum(p) FROM events WHERE k = 77;
 SELECT put('INSERT INTO source VALUES (77, generate_series(1, 3), ''set'')');
+-- Very many rows, each with numbers of its own, take no longer than that.
+SET statement_timeout = '8s';
+DO $$ BEGIN EXECUTE (SELECT 'INSERT INTO logs (k) VALUES ' || string_agg('(78)', ', ') FROM generate_series(1, 6000)); END $$;
+RESET statement_timeout;
+SELECT count(DISTINCT u) FROM logs WHERE k = 78;
 -- Not this way: rows that the router cannot compute, and the closed road.
 SELECT put('INSERT INTO source VALUES (1, (SELECT max(n) + 1 FROM source), ''max''), (2, 1, ''other'')');
 SET shardlet.ship = off;

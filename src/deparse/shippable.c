@@ -177,19 +177,34 @@ has_row_value(Node *node, void *context)
 		expression_tree_walker(node, has_row_value, context);
 }
 
+/*
+ * The number of a parameter that is the same, or 0.  What is grouped by must be found
+ * again in what is returned.  Values of rows need not be: of very many of them, each has
+ * its own, for to look at all others takes longer than the statement.
+ */
+static int
+find_param(const SlShip *ship, Node *expression)
+{
+	ListCell   *cell;
+
+	if ((ship->computes_once && list_length(ship->params) >= MOST_SHAPED) ||
+		contain_volatile_functions(expression))
+		return 0;
+	foreach(cell, ship->params)
+	{
+		if (equal(lfirst(cell), expression))
+			return foreach_current_index(cell) + 1;
+	}
+	return 0;
+}
+
 /* A parameter, cast to its type by name: OIDs may differ on the shard. */
 static Node *
 make_param(SlShip *ship, Node *expression)
 {
 	Param	   *param = makeNode(Param);
-	int			number = 0;
-	ListCell   *cell;
+	int			number = find_param(ship, expression);
 
-	foreach(cell, ship->params)
-	{
-		if (equal(lfirst(cell), expression) && !contain_volatile_functions(expression))
-			number = foreach_current_index(cell) + 1;
-	}
 	if (number == 0)
 	{
 		ship->params = lappend(ship->params, copyObject(expression));
