@@ -293,6 +293,17 @@ INSERT INTO sums SELECT k, 5 FROM generate_series(1, 3) k ON CONFLICT (k) DO UPD
 UPDATE sums SET twice = DEFAULT FROM here WHERE k < here.customer_id;
 SELECT * FROM sums ORDER BY k;
 DROP TABLE sums;
+-- XML is read whatever the session takes for XML.
+CREATE TABLE pages (k bigint PRIMARY KEY, page xml);
+SELECT shardlet.distribute('pages', 'ps', 'k');
+INSERT INTO pages VALUES (1, 'text<b/>'), (2, '<a/>');
+SET xmloption = document;
+SELECT page FROM pages WHERE k = 1;
+SELECT page FROM pages ORDER BY k;
+UPDATE pages SET k = k WHERE k = 2 RETURNING page;
+SHOW xmloption;
+RESET xmloption;
+DROP TABLE pages;
 -- Of very many constants not all become parameters.
 SELECT cardinality(rows_of('plan_ship', 'SELECT order_id FROM orders WHERE customer_id = 5 AND (' || string_agg('order_id = ' || i, ' OR ') || ')')) FROM generate_series(1, 66000) i;
 -- The road can be closed.

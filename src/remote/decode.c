@@ -35,6 +35,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/xml.h"
 
 #include "base/base.h"
 #include "remote/remote.h"
@@ -64,6 +65,7 @@ typedef struct Format
 	int			date_order;
 	int			interval_style;
 	pg_tz	   *timezone;
+	int			xml_option;
 } Format;
 
 typedef struct OutputColumn
@@ -356,6 +358,7 @@ get_format(void)
 	format.date_order = DateOrder;
 	format.interval_style = IntervalStyle;
 	format.timezone = session_timezone;
+	format.xml_option = xmloption;
 	return format;
 }
 
@@ -366,6 +369,7 @@ set_format(const Format *format)
 	DateOrder = format->date_order;
 	IntervalStyle = format->interval_style;
 	session_timezone = format->timezone;
+	xmloption = format->xml_option;
 }
 
 /* The rows are asked for now, by a session with these settings. */
@@ -373,6 +377,9 @@ void
 sl_decoder_begin(SlDecoder *decoder, bool plain_values)
 {
 	decoder->format = get_format();
+
+	/* A row may have any XML, whatever the session would take. */
+	decoder->format.xml_option = XMLOPTION_CONTENT;
 	if (plain_values)
 	{
 		decoder->format.date_style = USE_ISO_DATES;
@@ -385,6 +392,8 @@ has_other_format(const SlDecoder *decoder)
 {
 	const Format *format = &decoder->format;
 
+	if (format->xml_option != xmloption && (decoder->uses_input || decoder->uses_receive))
+		return true;
 	return decoder->uses_input &&
 		(format->date_style != DateStyle || format->date_order != DateOrder ||
 		 format->interval_style != IntervalStyle || format->timezone != session_timezone);
