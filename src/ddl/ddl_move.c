@@ -6,7 +6,9 @@
  * itself; online, changes from before it may be applied behind it.  So whatever
  * computes values for rows, fills in values that a change does not have, or takes
  * away what the changes of a row are known by, would make the copy another one
- * without anybody noticing.  It has to wait for the move; everything else does not.
+ * without anybody noticing.  Changes know tables and columns by their names: these
+ * stay, since what has none any more fails, and what gets one that another had is
+ * taken for that.  It has to wait for the move; everything else does not.
  *
  * The caller has locked the router's table.  A move that begins from then on waits for
  * him before it copies rows, and one that began before is seen here.
@@ -26,6 +28,7 @@ static const struct
 	AlterTableType type;
 	const char *what;
 }			disturbing[] = {
+	{AT_DropColumn, "drop a column of"},
 	{AT_AlterColumnType, "change the type of a column of"},
 	{AT_ColumnDefault, "change a default of"},
 	{AT_DropExpression, "change a generated column of"},
@@ -81,17 +84,6 @@ sl_ddl_check_index_at_rest(const SlTable *table, const char *qualified)
 		sl_ddl_check_rest(table, "drop a unique index or constraint of");
 }
 
-/* The same for one that goes with a column. */
-static void
-check_column_at_rest(const SlTable *table, const char *column)
-{
-	if (is_moving(table) &&
-		has_unique(table, "EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid OPERATOR(pg_catalog.=) i.indrelid"
-				   " AND a.attname OPERATOR(pg_catalog.=) $1::pg_catalog.name AND a.attnum OPERATOR(pg_catalog.=) ANY (i.indkey::pg_catalog.int2[]))",
-				   column))
-		sl_ddl_check_rest(table, "drop a column of a unique index or constraint of");
-}
-
 /* Refuses a subcommand of ALTER TABLE that has to wait. */
 void
 sl_ddl_check_alter_at_rest(const SlTable *table, const AlterTableCmd *command)
@@ -103,6 +95,4 @@ sl_ddl_check_alter_at_rest(const SlTable *table, const AlterTableCmd *command)
 	}
 	if (command->subtype == AT_DropConstraint)
 		sl_ddl_check_index_at_rest(table, sl_ddl_name_in(table->relid, command->name));
-	else if (command->subtype == AT_DropColumn)
-		check_column_at_rest(table, command->name);
 }

@@ -167,6 +167,25 @@ plan_rename_index(SlDdl *ddl)
 	return true;
 }
 
+/* Tables get another name with their schema: see ddl_move.c. */
+static void
+check_schema_at_rest(Oid schema)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		if (get_rel_namespace(table->relid) != schema)
+			continue;
+
+		/* A move that begins from now on waits for us. */
+		LockRelationOid(table->relid, AccessShareLock);
+		sl_ddl_check_rest(table, "rename the schema of");
+	}
+}
+
 /* A schema that has tables of ours in it must have the same name there. */
 static bool
 plan_rename_schema(SlDdl *ddl)
@@ -177,6 +196,7 @@ plan_rename_schema(SlDdl *ddl)
 
 	if (shards == NIL)
 		return false;
+	check_schema_at_rest(schema);
 	sl_ddl_run_here(ddl, statement);
 	sl_ddl_add_step(ddl, shards, psprintf("ALTER SCHEMA %s RENAME TO %s",
 										  quote_identifier(statement->subname),
@@ -208,6 +228,8 @@ plan_rename_in_table(SlDdl *ddl)
 	if (table == NULL)
 		return false;
 	sl_ddl_lock(statement->relation, AccessExclusiveLock);
+	if (statement->renameType != OBJECT_TABCONSTRAINT)
+		sl_ddl_check_rest(table, statement->renameType == OBJECT_COLUMN ? "rename a column of" : "rename");
 	if (statement->renameType == OBJECT_COLUMN)
 		plan_rename_column(ddl, table);
 	else if (statement->renameType == OBJECT_TABCONSTRAINT)
@@ -285,6 +307,7 @@ sl_ddl_plan_schema(SlDdl *ddl)
 	if (table == NULL)
 		return false;
 	sl_ddl_lock(statement->relation, AccessExclusiveLock);
+	sl_ddl_check_rest(table, "change the schema of");
 	sl_ddl_run_here(ddl, statement);
 	sl_ddl_add_step(ddl, sl_table_homes(table),
 					psprintf("ALTER TABLE %s SET SCHEMA %s", sl_ddl_name(table->relid),

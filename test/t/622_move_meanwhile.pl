@@ -185,7 +185,7 @@ $c->sql('DROP TABLE wide');
 
 # DDL that would make the copy another one has to wait; all other does not.
 $c->sql(q{
-	CREATE TABLE facts (k bigint, at int, v text CHECK (v <> ''), w int NOT NULL DEFAULT 1, g int GENERATED ALWAYS AS (at * 2) STORED,
+	CREATE TABLE facts (k bigint, at int, v text CHECK (v <> ''), w int NOT NULL DEFAULT 1, note text, g int GENERATED ALWAYS AS (at * 2) STORED,
 		PRIMARY KEY (k, at), CONSTRAINT facts_once UNIQUE (k, w));
 	SELECT shardlet.distribute('facts', 'mv', 'k');
 	INSERT INTO facts SELECT i, i, i FROM generate_series(1, 200) i;
@@ -209,6 +209,11 @@ my @waits = (
 	'ALTER TABLE facts DROP CONSTRAINT facts_pkey',
 	'ALTER TABLE facts DROP CONSTRAINT facts_once',
 	'ALTER TABLE facts DROP at',
+	'ALTER TABLE facts DROP note, ADD note text',
+	'ALTER TABLE facts RENAME note TO remark',
+	'ALTER TABLE facts RENAME TO old_facts',
+	'ALTER TABLE facts SET SCHEMA pg_temp',
+	'ALTER SCHEMA public RENAME TO private',
 	'DROP INDEX facts_unique',
 	'DROP INDEX CONCURRENTLY facts_unique',
 	'ALTER TABLE logs DETACH PARTITION logs_1',
@@ -227,6 +232,8 @@ for my $mode ('online', 'read_only')
 			'ALTER TABLE facts ALTER b SET NOT NULL',
 			'CREATE INDEX facts_more ON facts (a)',
 			'DROP INDEX facts_plain',
+			'ALTER TABLE facts RENAME CONSTRAINT facts_once TO facts_one',
+			'ALTER TABLE facts RENAME CONSTRAINT facts_one TO facts_once',
 			q{COMMENT ON TABLE facts IS 'facts'},
 			'GRANT SELECT ON facts TO public');
 		$c->sql('UPDATE facts SET a = at WHERE at % 2 = 0') if $mode eq 'online';
