@@ -51,6 +51,9 @@
 /* Nothing was applied for so long: that will not come. */
 #define STUCK_MS 60000
 
+/* Nor if there are so many errors meanwhile. */
+#define MOST_ERRORS 2
+
 /* Who can keep a slot from being made: transactions with an id, prepared ones too. */
 #define OLDEST_SQL \
 	"SELECT pg_catalog.concat_ws(', '," \
@@ -200,6 +203,7 @@ typedef struct Lag
 	int64		last;			/* bytes */
 	TimestampTz looked;			/* at it */
 	TimestampTz moved;			/* when it was found less than before */
+	int64		errors;			/* of the target until then; -1: to be asked */
 	bool		is_read;		/* somebody applies changes */
 	int			free_ms;		/* writers are let in for so long before they
 								 * are kept out for a moment; 0: they are not */
@@ -224,21 +228,36 @@ find_lag(SlMover *mover, SlConn *source)
 	return result;
 }
 
-/* Does the target fail to apply what comes? */
-static void
-check_errors(SlMover *mover, SlConn *target)
+/* How often the target has failed to apply what came. */
+static int64
+count_errors(SlMover *mover, SlConn *target)
 {
 	const char *name = mover->move.name;
-	char	   *count = ask(target, "SELECT apply_error_count FROM pg_catalog.pg_stat_subscription_stats WHERE subname OPERATOR(pg_catalog.=) $1",
-							1, &name);
+	char	   *answer = ask(target, "SELECT apply_error_count FROM pg_catalog.pg_stat_subscription_stats WHERE subname OPERATOR(pg_catalog.=) $1",
+							 1, &name);
+	int64		result = answer != NULL ? strtoll(answer, NULL, 10) : 0;
 
-	if (count != NULL && strcmp(count, "0") != 0)
+	if (answer != NULL)
+		pfree(answer);
+	return result;
+}
+
+/*
+ * Does the target fail again and again?  A stream that breaks off counts as an error,
+ * too, and so does a deadlock: the next attempt gets on.
+ */
+static void
+check_errors(SlMover *mover, SlConn *target, Lag *lag)
+{
+	int64		errors = count_errors(mover, target);
+
+	if (lag->errors < 0)
+		lag->errors = errors;
+	if (errors - lag->errors >= MOST_ERRORS)
 		ereport(ERROR,
 				errcode(SL_ERR_DIFFERENT),
 				errmsg("shard \"%s\" could not apply changes", target->shard),
 				errhint("The log of its server says why."));
-	if (count != NULL)
-		pfree(count);
 }
 
 /* Writes a row into the source's log; returns the question whether it has arrived. */
@@ -274,9 +293,12 @@ look_after_changes(SlMover *mover, SlConn *source, SlConn *target, Lag *lag)
 {
 	int64		bytes = find_lag(mover, source);
 
-	check_errors(mover, target);
 	if (bytes >= 0 && bytes < lag->last)
+	{
 		lag->moved = GetCurrentTimestamp();
+		lag->errors = -1;
+	}
+	check_errors(mover, target, lag);
 	if (bytes >= 0)
 		lag->last = bytes;
 	lag->is_read = bytes >= 0;
@@ -357,6 +379,7 @@ follow_once(SlMover *mover, SlConn *source, SlConn *target, long limit, Lag *lag
 	bool		is_late = false;
 
 	lag->moved = since;
+	lag->errors = -1;
 	while (!has_marker(target, question))
 	{
 		TimestampTz now = GetCurrentTimestamp();

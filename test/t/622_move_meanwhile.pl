@@ -80,6 +80,20 @@ is($read->(), $first_value + 1, 'and has changed behind it');
 is(($c->psql_end($mover))[0], 0, 'the move ends');
 is($c->sql("SELECT n FROM calls WHERE k = $own"), $first_value + 1, 'no change is lost by the switch');
 
+# Changes that cannot come for a moment come later; those that never can end the move.
+while_moving('online', 'move_follow', sub {
+	$c->shard($probe->{from})->safe_psql('app', 'SELECT pg_terminate_backend(pid) FROM pg_stat_replication');
+	$c->sql("UPDATE calls SET n = n + 1 WHERE k = $own");
+});
+is($c->sql("SELECT n FROM calls WHERE k = $own"), $first_value + 2, 'a stream that breaks off loses nothing');
+my $refused = $probe->meanwhile('online', 'move_follow', sub {
+	$c->shard($probe->{to})->safe_psql('app', 'ALTER TABLE calls ADD CONSTRAINT few CHECK (n < 0) NOT VALID');
+	$c->sql("UPDATE calls SET n = n + 1 WHERE k = $own");
+});
+like(($c->psql_end($refused))[2], qr/move \d+ was undone.*shard "$probe->{to}" could not apply changes/s, 'a change that the new shard refuses');
+is($c->sql("SELECT n FROM calls WHERE k = $own"), $first_value + 3, 'is not lost either');
+$c->shard($probe->{to})->safe_psql('app', 'ALTER TABLE calls DROP CONSTRAINT few');
+
 # A value that is stored out of line must come along, though the UPDATE does not
 # name it.
 my $body = q{(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 2000) i)};
