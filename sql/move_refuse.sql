@@ -73,6 +73,18 @@ CREATE TABLE generated (k bigint, v int, g int GENERATED ALWAYS AS (v + 1) STORE
 SELECT shardlet.distribute('generated', 'mv', 'k');
 CALL shardlet.move_shardlet(:one, 's2', 'online');
 DROP TABLE generated;
+-- Changes of partitions are sent as those of the whole table.
+CREATE TABLE parts (k bigint NOT NULL, v int) PARTITION BY RANGE (v);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (10);
+ALTER TABLE parts_1 REPLICA IDENTITY FULL;
+SELECT shardlet.distribute('parts', 'mv', 'k');
+\set VERBOSITY default
+CALL shardlet.move_shardlet(:one, 's2');
+\set VERBOSITY terse
+ALTER TABLE parts REPLICA IDENTITY FULL;
+CALL shardlet.move_shardlet(:one, 's2');
+CALL shardlet.move_shardlet(:one, 's1');
+DROP TABLE parts;
 \set VERBOSITY sqlstate
 
 -- Spread: only to where there is no lane.

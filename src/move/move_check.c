@@ -206,10 +206,11 @@ sl_move_check_columns(SlConn *conn, List *tables)
 /* Online ------------------------------------------------------------------------------------ */
 
 /* The table itself, or its partitions. */
-#define TABLES_SQL \
+#define TABLES_THAT_SQL(condition) \
 	"SELECT c.oid::pg_catalog.regclass FROM pg_catalog.pg_class c" \
 	" WHERE (c.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1)) WHERE isleaf))" \
-	" OR (c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid AND c.relkind OPERATOR(pg_catalog.=) 'r'))"
+	" OR (c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)::pg_catalog.oid" condition "))"
+#define TABLES_SQL TABLES_THAT_SQL(" AND c.relkind OPERATOR(pg_catalog.=) 'r'")
 
 /* Without the guard nobody would stop those who still write to the source. */
 static void
@@ -317,9 +318,12 @@ check_target(SlConn *conn)
 	" AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END"
 #define COLUMNS_SQL "(i.indkey::pg_catalog.int2[])[0:i.indnkeyatts OPERATOR(pg_catalog.-) 1]"
 
-/* Those whose replica identity lacks a key column. */
+/*
+ * Those whose replica identity lacks a key column.  Changes of a partition are written
+ * with its own, and sent as changes of the whole table, with that one's.
+ */
 #define IDENTITY_SQL \
-	TABLES_SQL " AND c.relreplident OPERATOR(pg_catalog.<>) 'f' AND NOT EXISTS (SELECT FROM " INDEX_SQL \
+	TABLES_THAT_SQL("") " AND c.relreplident OPERATOR(pg_catalog.<>) 'f' AND NOT EXISTS (SELECT FROM " INDEX_SQL \
 	" AND ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute a" \
 	" WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.=) ANY (" COLUMNS_SQL "))" \
 	" OPERATOR(pg_catalog.@>) $2::pg_catalog.text[]) LIMIT 1"
