@@ -450,6 +450,7 @@ sl_ddl_add_column(const SlDdl *ddl, const SlTable *table, const char *table_name
 	/* What is applied later would get the default of then. */
 	if (find_clause(column, CONSTR_GENERATED) != NULL || contain_mutable_functions(expression))
 		sl_ddl_check_rest(table, "add a column with computed values to");
+	sl_ddl_check_default_at_rest(table, expression);
 	if (expression != NULL && find_nextval(expression, NULL))
 		add_drawing_column(ddl, table, table_name, column, span, &result);
 	else if (expression == NULL || find_clause(column, CONSTR_DEFAULT) == NULL ||

@@ -151,6 +151,7 @@ extern void sl_ddl_set_own_default(SlDdl *ddl, const SlTable *table, const char 
 /* ddl_move.c */
 extern void sl_ddl_check_rest(const SlTable *table, const char *what);
 extern void sl_ddl_check_index_at_rest(const SlTable *table, const char *qualified);
+extern void sl_ddl_check_default_at_rest(const SlTable *table, const Node *expression);
 extern void sl_ddl_check_alter_at_rest(const SlTable *table, const AlterTableCmd *command);
 
 /* ddl_index.c */

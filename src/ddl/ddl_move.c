@@ -84,6 +84,32 @@ sl_ddl_check_index_at_rest(const SlTable *table, const char *qualified)
 		sl_ddl_check_rest(table, "drop a unique index or constraint of");
 }
 
+/* Is a row of the table found by all of its columns when a change is applied? */
+static bool
+has_whole_rows(const SlTable *table)
+{
+	static const char sql[] = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c"
+	" WHERE c.relkind OPERATOR(pg_catalog.=) 'r' AND c.relreplident OPERATOR(pg_catalog.=) 'f'"
+	" AND c.oid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT pg_catalog.to_regclass($1)::pg_catalog.oid"
+	" UNION ALL SELECT relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass($1))))"
+	" AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i"
+	" WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indisprimary AND i.indimmediate))";
+
+	return sl_ddl_shards_that(sl_table_homes(table), sql, sl_ddl_name(table->relid), true) != NIL;
+}
+
+/*
+ * A column is added, with this default.  A change from before it does not have the
+ * column.  To find its row among those that have the default it would have to.
+ */
+void
+sl_ddl_check_default_at_rest(const SlTable *table, const Node *expression)
+{
+	if (expression != NULL && !(IsA(expression, Const) && ((const Const *) expression)->constisnull) &&
+		is_moving(table) && has_whole_rows(table))
+		sl_ddl_check_rest(table, "add a column with a default to");
+}
+
 /* Refuses a subcommand of ALTER TABLE that has to wait. */
 void
 sl_ddl_check_alter_at_rest(const SlTable *table, const AlterTableCmd *command)
