@@ -73,6 +73,16 @@ CREATE TABLE generated (k bigint, v int, g int GENERATED ALWAYS AS (v + 1) STORE
 SELECT shardlet.distribute('generated', 'mv', 'k');
 CALL shardlet.move_shardlet(:one, 's2', 'online');
 DROP TABLE generated;
+CREATE TABLE whole_rows (k bigint NOT NULL, v json);
+ALTER TABLE whole_rows REPLICA IDENTITY FULL;
+SELECT shardlet.distribute('whole_rows', 'mv', 'k');
+\set VERBOSITY default
+CALL shardlet.move_shardlet(:one, 's2');
+ALTER TABLE whole_rows ALTER v TYPE text;
+SELECT count(*) FROM shardlet.execute('mv', 'ALTER TABLE move_refuse.whole_rows ADD mine int DEFAULT 1', shards => '{s2}');
+CALL shardlet.move_shardlet(:one, 's2');
+\set VERBOSITY terse
+DROP TABLE whole_rows;
 -- Changes of partitions are sent as those of the whole table.
 CREATE TABLE parts (k bigint NOT NULL, v int) PARTITION BY RANGE (v);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (10);

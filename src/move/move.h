@@ -69,6 +69,7 @@ typedef struct SlMoveTable
 	bool		is_binary;		/* rows can travel in binary form */
 	char	   *columns;		/* that are copied, a list of names */
 	char	   *checksum;		/* of a row, an expression */
+	char	   *incomparable;	/* a column without equality, or NULL */
 	char	   *condition;		/* that a row is in the range */
 	char	   *column_names;	/* all that the router knows, an array as text */
 	char	   *key_names;		/* of the key, an array as text */

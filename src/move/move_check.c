@@ -340,6 +340,40 @@ check_target(SlConn *conn)
 	" AND pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>=) 180000)" \
 	" OR EXISTS (SELECT FROM " INDEX_SQL " AND a.attnum OPERATOR(pg_catalog.=) ANY (" COLUMNS_SQL ")))) LIMIT 1"
 
+/* Those whose changes look for a row by all of its columns. */
+#define WHOLE_ROW_SQL \
+	TABLES_SQL " AND c.relreplident OPERATOR(pg_catalog.=) 'f' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i" \
+	" WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND i.indisprimary AND i.indimmediate) LIMIT 1"
+
+/*
+ * Without equality the subscription would stop at the first row that it has to find, and
+ * with a column that the source does not send it would find none, without a word.
+ */
+static void
+check_whole_rows(SlConn *source, SlConn *target, const SlMoveTable *table)
+{
+	const char *params[] = {table->name, table->column_names};
+	PGresult   *answer = sl_remote_ask(source, WHOLE_ROW_SQL, 1, params);
+
+	if (PQntuples(answer) == 0)
+		return;
+	if (table->incomparable != NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("shardlets of table \"%s\" cannot be moved online", table->label),
+				errdetail("The replica identity of %s on shard \"%s\" is the whole row, and the type of column \"%s\" has no equality by which rows could be found.",
+						  sl_remote_value(answer, 0, 0), source->shard, table->incomparable),
+				errhint("Add a primary key that contains the key, or use mode \"read_only\"."));
+	answer = sl_remote_ask(target, UNKNOWN_SQL, lengthof(params), params);
+	if (PQntuples(answer) > 0)
+		ereport(ERROR,
+				errcode(SL_ERR_DIFFERENT),
+				errmsg("table \"%s\" has a column \"%s\" on shard \"%s\" that the router does not know", table->label,
+					   sl_remote_value(answer, 0, 0), target->shard),
+				errdetail("Its replica identity is the whole row, so rows would not be found there."),
+				errhint("Add a primary key that contains the key, or use mode \"read_only\"."));
+}
+
 /*
  * A filter on a column outside of the identity would make every UPDATE and
  * DELETE of the application fail.
@@ -426,6 +460,7 @@ check_shards(SlMap *map, const SlShardletRow *row, SlShard *from, SlShard *to, S
 		{
 			check_table_owner(source, lfirst(cell));
 			check_identity(source, lfirst(cell));
+			check_whole_rows(source, target, lfirst(cell));
 		}
 	}
 	foreach(cell, tables)

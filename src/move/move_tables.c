@@ -139,6 +139,21 @@ name_columns(TupleDesc columns)
 	return result;
 }
 
+/* A column that has no equality to find a row by; NULL: there is none. */
+static char *
+find_incomparable(TupleDesc columns)
+{
+	for (int i = 0; i < columns->natts; i++)
+	{
+		Form_pg_attribute column = TupleDescAttr(columns, i);
+
+		if (!column->attisdropped && column->attgenerated == '\0' &&
+			!OidIsValid(lookup_type_cache(column->atttypid, TYPECACHE_EQ_OPR)->eq_opr))
+			return pstrdup(NameStr(column->attname));
+	}
+	return NULL;
+}
+
 static SlMoveTable *
 describe(SlMap *map, const SlShardletRow *range, const SlTable *table)
 {
@@ -166,6 +181,7 @@ describe(SlMap *map, const SlShardletRow *range, const SlTable *table)
 	result->columns = make_columns(columns, copied);
 	result->is_binary = copied != NIL && sl_copy_row_is_binary(sl_copy_row_make(columns, copied));
 	result->checksum = make_checksum(columns);
+	result->incomparable = find_incomparable(columns);
 	result->condition = sl_range_sql(map, range, keys);
 
 	/* A lock kept would make the move wait for itself. */
