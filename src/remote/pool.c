@@ -52,6 +52,9 @@ typedef struct PoolEntry
 
 static HTAB *pool;
 
+/* There are connections of more than one user. */
+static bool has_many_users = false;
+
 /* Some connections are out of date. */
 static bool has_stale = false;
 
@@ -87,6 +90,7 @@ sl_pool_init(void)
 static PoolEntry *
 find_entry(const PoolKey *key)
 {
+	static Oid	first_user = InvalidOid;
 	PoolEntry  *entry;
 	bool		found;
 
@@ -107,6 +111,9 @@ find_entry(const PoolKey *key)
 		entry->conn.shard_id = key->shard_id;
 		entry->conn.user = key->user;
 		entry->conn.is_read_only = true;
+		if (!OidIsValid(first_user))
+			first_user = key->user;
+		has_many_users = has_many_users || key->user != first_user;
 	}
 	return entry;
 }
@@ -244,6 +251,72 @@ open_entry_as(PoolEntry *entry, SlShard *shard)
 	return failure;
 }
 
+static bool
+has_option(const List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+	{
+		if (strcmp(lfirst_node(DefElem, cell)->defname, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Would the user open the very same connection?  Who must use a password may not
+ * have one that the shard did not ask for, or that was found elsewhere.  Scans ask
+ * this again and again, so nothing of it is left in the caller's memory.
+ */
+static bool
+would_open_same(const SlConn *conn, const SlShard *shard, Oid user)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "shardlet credentials",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	List	   *credentials = sl_remote_credentials(user, shard->server);
+	bool		result;
+
+	result = has_option(credentials, "user") &&
+		(superuser_arg(user) ||
+		 (has_option(credentials, "password") && PQconnectionUsedPassword(conn->pg))) &&
+		equal(credentials, sl_remote_credentials(conn->user, shard->server));
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+	return result;
+}
+
+/*
+ * Finds the entry to use.  A transaction that works as several users, such as those
+ * of a view and of its owner, must see as one what it has written as the other: where
+ * a shard takes them for the same one, they share the connection that the transaction
+ * has begun to use.
+ */
+static PoolEntry *
+choose_entry(const SlShard *shard, Oid user)
+{
+	PoolKey		key = {.shard_id = shard->id,.user = user};
+	PoolEntry  *own = find_entry(&key);
+	PoolEntry  *entry;
+	HASH_SEQ_STATUS status;
+
+	if (!has_many_users || own->conn.txn.level > 0)
+		return own;
+	hash_seq_init(&status, pool);
+	while ((entry = hash_seq_search(&status)) != NULL)
+	{
+		if (entry->key.shard_id == shard->id && entry->conn.txn.level > 0 &&
+			entry->conn.state == SL_CONN_OPEN && !entry->conn.is_stale &&
+			would_open_same(&entry->conn, shard, user))
+		{
+			hash_seq_term(&status);
+			return entry;
+		}
+	}
+	return own;
+}
+
 /*
  * Returns a user's connection to a shard.  It may still be on its way
  * (see conn->state): then sl_conn_advance() opens it.  An open one is idle; if
@@ -253,8 +326,7 @@ open_entry_as(PoolEntry *entry, SlShard *shard)
 SlConn *
 sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure)
 {
-	PoolKey		key = {.shard_id = shard->id,.user = user};
-	PoolEntry  *entry = find_entry(&key);
+	PoolEntry  *entry = choose_entry(shard, user);
 	SlConn	   *conn = &entry->conn;
 
 	if (has_stale)

@@ -88,10 +88,36 @@ for my $way (
 	$restart->();
 }
 
+$c->sql(q{
+	CREATE ROLE maker;
+	CREATE TABLE item (id bigint PRIMARY KEY);
+	SELECT shardlet.distribute('item', 'm', 'id');
+	GRANT ALL ON item TO app, maker;
+	CREATE VIEW items AS SELECT * FROM item;
+	ALTER VIEW items OWNER TO maker;
+	GRANT SELECT ON items TO app});
+$c->shard_sql(1, 'GRANT ALL ON item TO plain');
+
 # A superuser's gift, for one or for all.
 $c->sql(q{DROP USER MAPPING FOR app SERVER s1; CREATE USER MAPPING FOR PUBLIC SERVER shardlet_tables OPTIONS (user 'plain', password 'plain-pw')});
 is($c->sql("SET ROLE app; $query"), 'plain', 'a mapping for everyone');
-$c->sql(q{DROP USER MAPPING FOR PUBLIC SERVER shardlet_tables});
+
+# A transaction sees as one user what it has written as another, if the shard takes
+# both for the same one.
+my $seen = q{SET ROLE app; BEGIN; INSERT INTO item VALUES (7);
+	SELECT (SELECT count(*) FROM item), (SELECT count(*) FROM items);
+	SET LOCAL ROLE maker; UPDATE item SET id = id RETURNING id; ROLLBACK;};
+is($c->sql($seen), "1|1\n7", 'own writes through a view of somebody else');
+is($c->sql("SELECT count(*) FROM items; $seen"), "0\n1|1\n7", 'whoever was connected before');
+
+# But nobody gets a connection that is none of theirs.
+is($c->sql(qq{BEGIN; INSERT INTO item VALUES (7); SET LOCAL ROLE app; $query}), 'plain', 'a superuser with the same mapping');
+mapping($owner, "user '$owner'");
+is($c->sql(qq{BEGIN; INSERT INTO item VALUES (7); SET LOCAL ROLE app; $query}), 'plain', 'and one with another');
+$c->sql(qq{DROP USER MAPPING FOR $owner SERVER s1; ALTER USER MAPPING FOR PUBLIC SERVER shardlet_tables OPTIONS (SET user 'app', DROP password)});
+is($c->sql('INSERT INTO item VALUES (8) RETURNING id'), '8', 'a superuser with the password of the process');
+is($c->sqlstate(qq{BEGIN; INSERT INTO item VALUES (7); SET LOCAL ROLE app; $query}), '2F003', 'which is not lent to others');
+$c->sql(q{DROP USER MAPPING FOR PUBLIC SERVER shardlet_tables; DROP TABLE item CASCADE});
 
 # One who owns a server names no file, and hands on no ticket.
 for my $option (qw(passfile service sslcert sslkey gssdelegation))
