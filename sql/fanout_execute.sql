@@ -35,6 +35,9 @@ END $$;
 SELECT * FROM shardlet.execute('m', 'SELECT * FROM nonesuch', shards => '{s1}');
 SELECT * FROM shardlet.execute('m', $$DO 'BEGIN RAISE EXCEPTION USING MESSAGE = ''mine'', DETAIL = ''d'', HINT = ''h'', ERRCODE = ''AB123''; END'$$, shards => '{s3}');
 SELECT count(*) FROM shardlet.execute('m', $$DO 'BEGIN RAISE NOTICE ''hello''; RAISE WARNING ''beware''; RAISE DEBUG ''hush''; END'$$, shards => '{s1}');
+\set VERBOSITY sqlstate
+SELECT count(*) FROM shardlet.execute('m', $$DO 'BEGIN RAISE WARNING USING MESSAGE = ''mine'', ERRCODE = ''01AB2''; END'$$, shards => '{s1}');
+\set VERBOSITY default
 SELECT count(*) FROM shardlet.query('m', 'SELECT f()', shards => '{s1}') AS q(a int);
 
 -- States of shards.

@@ -20,6 +20,7 @@
 typedef struct Notice
 {
 	int			level;
+	int			sqlstate;		/* 0: not told */
 	char	   *message;
 	char	   *detail;
 	char	   *hint;
@@ -50,6 +51,14 @@ level_of(const char *severity)
 			return levels[i].level;
 	}
 	return NOTICE;
+}
+
+static int
+sqlstate_of(const char *code)
+{
+	if (code == NULL || strlen(code) != 5)
+		return 0;
+	return MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
 }
 
 /* Copies a field, NULL if there is none or no memory for it. */
@@ -90,6 +99,7 @@ keep_notice(void *arg, const PGresult *result)
 	if (notice == NULL)
 		return;
 	notice->level = level_of(PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED));
+	notice->sqlstate = sqlstate_of(PQresultErrorField(result, PG_DIAG_SQLSTATE));
 	notice->message = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_PRIMARY);
 	notice->detail = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_DETAIL);
 	notice->hint = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_HINT);
@@ -119,6 +129,7 @@ sl_notice_show(SlConn *conn)
 			continue;
 		if (notice->message != NULL)
 			ereport(notice->level,
+					notice->sqlstate != 0 ? errcode(notice->sqlstate) : 0,
 					errmsg("shard \"%s\": %s", conn->shard, notice->message),
 					notice->detail ? errdetail_internal("%s", notice->detail) : 0,
 					notice->hint ? errhint("%s", notice->hint) : 0);
