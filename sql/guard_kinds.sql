@@ -204,3 +204,36 @@ DROP TABLE gk.days, gk.tenants, gk.rest, gk.logs;
 DROP SCHEMA gk CASCADE;
 SELECT shardlet.drop_map(map) FROM shardlet.maps WHERE map LIKE 'gk%' ORDER BY map;
 SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA IF EXISTS gk CASCADE');
+
+-- A shard that is bare no more, or has the extension anew, learns its maps when it returns.
+CREATE DATABASE gk_bare;
+SELECT current_setting('port') AS port, current_setting('unix_socket_directories') AS host \gset
+SELECT shardlet.add_shard('gk_bare', format('host=%s port=%s dbname=gk_bare', :'host', :'port'), install => false);
+SELECT shardlet.create_map('gk_bare', shards => '{gk_bare}', shardlets => 2);
+CREATE TABLE gk_bare (id bigint PRIMARY KEY);
+SELECT shardlet.distribute('gk_bare', 'gk_bare', 'id');
+\c gk_bare
+CREATE EXTENSION shardlet;
+\c contrib_regression
+ALTER SERVER gk_bare OPTIONS (DROP bare);
+SELECT shardlet.alter_shard('gk_bare', state => 'offline');
+ALTER SERVER gk_bare OPTIONS (DROP bare);
+ALTER SERVER gk_bare OPTIONS (SET state 'online');
+SELECT shardlet.alter_shard('gk_bare', state => 'online');
+SELECT shardlet.attach('gk_bare', 'gk_bare', 'id');
+INSERT INTO gk_bare VALUES (1), (2), (3);
+\c gk_bare
+SET client_min_messages = warning;
+DROP EXTENSION shardlet CASCADE;
+CREATE EXTENSION shardlet;
+\c contrib_regression
+SELECT shardlet.alter_shard('gk_bare', state => 'offline');
+SELECT shardlet.alter_shard('gk_bare', state => 'online');
+SELECT shardlet.attach('gk_bare', 'gk_bare', 'id');
+INSERT INTO gk_bare VALUES (4), (5), (6);
+SELECT count(*) FROM gk_bare;
+SET client_min_messages = warning;
+DROP TABLE gk_bare;
+SELECT shardlet.drop_map('gk_bare'), shardlet.drop_shard('gk_bare');
+SELECT shardlet.close_connections() > 0;
+DROP DATABASE gk_bare WITH (FORCE);

@@ -417,25 +417,44 @@ altered_options(FunctionCallInfo fcinfo, const Address *address)
 	return add_option(options, "state", state);
 }
 
+/* Not if it was bare until now, or if somebody has made the extension anew there. */
+static bool
+knows_its_maps(SlConn *conn, const SlShard *shard)
+{
+	char	   *sql;
+
+	if (shard->bare)
+		return true;
+	sql = psprintf("SELECT count(*) >= %d FROM shardlet.catalog_guard_map",
+				   list_length(sl_map_ids_of_shard(shard->id)));
+	return sl_remote_bool(sl_remote_ask(conn, sql, 0, NULL), 0, 0);
+}
+
 /*
  * Makes sure that the shard can be reached under its new address, and is the
  * one that was registered.  A shard that is or becomes offline is not tried.
+ * Returns whether one that returns has never heard of its maps.
  */
-static void
+static bool
 check_reachable(SlShard *shard, List *options, const Address *address)
 {
 	SlTarget	target = sl_remote_target(shard);
 	const char *state = sl_option_get(options, "state");
 	SlState		new_state = state ? sl_state_parse(state) : shard->state;
+	bool		was_offline = shard->state == SL_STATE_OFFLINE;
+	bool		lacks_maps;
+	SlConn	   *conn;
 
 	if (new_state == SL_STATE_OFFLINE)
-		return;
-	if (address->options == NIL && address->credentials == NIL &&
-		shard->state != SL_STATE_OFFLINE)
-		return;
+		return false;
+	if (address->options == NIL && address->credentials == NIL && !was_offline)
+		return false;
 	target.options = sl_option_merge(target.options, address->options);
 	target.credentials = sl_option_merge(target.credentials, address->credentials);
-	sl_conn_close(sl_remote_open(&target));
+	conn = sl_remote_open(&target);
+	lacks_maps = was_offline && !knows_its_maps(conn, shard);
+	sl_conn_close(conn);
+	return lacks_maps;
 }
 
 /* Changes the server.  The flag must not survive that, however it ends. */
@@ -462,6 +481,7 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 	char	   *conninfo;
 	SlShard    *shard;
 	bool		was_offline;
+	bool		lacks_maps;
 	Address		address = {0};
 	List	   *options;
 	ForeignServer *server;
@@ -483,14 +503,14 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 	server = GetForeignServer(shard->server);
 	options = sl_option_changes(server->options, altered_options(fcinfo, &address));
 	sl_option_validate(options, ForeignServerRelationId);
-	check_reachable(shard, options, &address);
+	lacks_maps = check_reachable(shard, options, &address);
 	register_change(name, options);
 
 	/* What it missed while it was away, or what is elsewhere, is not known. */
 	sl_stat_flag(sl_stat_shard(shard->id), SL_SHARD_FENCED | SL_SHARD_DIRTY);
 	set_credentials(name, address.credentials);
 	if (was_offline)
-		catch_up(name, sl_map_shard_is_behind(shard->id));
+		catch_up(name, lacks_maps || sl_map_shard_is_behind(shard->id));
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }

@@ -139,6 +139,39 @@ check_return(Oid server, List *options)
 			errhint("SELECT shardlet.alter_shard('%s', state => 'online');", former->servername));
 }
 
+static bool
+is_bare(List *options)
+{
+	const char *value = sl_option_get(options, "bare");
+	bool		result = false;
+
+	return value != NULL && parse_bool(value, &result) && result;
+}
+
+/*
+ * A guard that knows no map refuses every row, so a shard that is bare no more
+ * learns its maps before it is used, like one that has missed changes.
+ */
+static void
+check_no_longer_bare(Oid server, List *options)
+{
+	ForeignServer *former = GetForeignServer(server);
+	List	   *maps = sl_map_ids_of_shard(shard_id_of(options));
+	const char *state = sl_option_get(options, "state");
+	ListCell   *cell;
+
+	if (!is_bare(former->options) || is_bare(options) || maps == NIL)
+		return;
+	if (state == NULL || sl_state_parse(state) != SL_STATE_OFFLINE)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("shard \"%s\" has to be offline for that", former->servername),
+				errdetail("It learns its maps when it is online again."),
+				errhint("SELECT shardlet.alter_shard('%s', state => 'offline');", former->servername));
+	foreach(cell, maps)
+		sl_map_shard_set_behind(lfirst_int(cell), shard_id_of(options), true);
+}
+
 static void
 server_altered(Oid server, Oid wrapper)
 {
@@ -156,7 +189,10 @@ server_altered(Oid server, Oid wrapper)
 	if (id == 0)
 		return;
 	if (former != 0)
+	{
 		check_return(server, options);
+		check_no_longer_bare(server, options);
+	}
 	sl_map_touch_shard(id);
 }
 
