@@ -78,6 +78,16 @@ SELECT shardlet.place('log', 's3');
 SELECT shardlet.undistribute('log');
 SELECT count(*), sum(g) FROM log;
 
+-- A snapshot from before could leave rows behind.
+SELECT shardlet.distribute('log', 'back_spread');
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT shardlet.undistribute('log');
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT shardlet.unassign(min(shardlet)) FROM shardlet.shardlets WHERE map = 'back_spread';
+ROLLBACK;
+SELECT shardlet.undistribute('log');
+
 SELECT shardlet.undistribute(NULL);
 SELECT shardlet.undistribute('over');
 SET client_min_messages = warning;

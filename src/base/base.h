@@ -109,6 +109,7 @@ extern void sl_option_parse_address(const char *address, char **host,
 
 /* check.c: tests that functions make before they act */
 extern void sl_check_writable(const char *function);
+extern void sl_check_sees_all(const char *function);
 extern char *sl_check_name(Datum name, const char *kind);
 extern void sl_check_move_position(const char *source);
 

@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "tcop/utility.h"
 
@@ -20,6 +21,21 @@ sl_check_writable(const char *function)
 	PreventCommandIfReadOnly(function);
 	PreventCommandIfParallelMode(function);
 	PreventCommandDuringRecovery(function);
+}
+
+/*
+ * Whoever acts on all rows that shards have must see those of transactions that he
+ * had to wait for.  A snapshot that holds for the whole transaction can be older.
+ */
+void
+sl_check_sees_all(const char *function)
+{
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				errmsg("%s needs isolation level READ COMMITTED", function),
+				errdetail("The transaction might not see all rows that the shards have."),
+				errhint("Run it in a transaction that begins with BEGIN ISOLATION LEVEL READ COMMITTED."));
 }
 
 /* Returns the name as a C string; an empty one is an error. */

@@ -418,6 +418,8 @@ shardlet_unassign(PG_FUNCTION_ARGS)
 
 	/* A key becomes the default's. */
 	sl_map_refuse_moving_default(map);
+	if (sl_table_names_of(map, NULL) != NIL)
+		sl_check_sees_all("shardlet.unassign()");
 	before = count_misplaced(map, row.shard_id);
 	sl_shardlet_row_delete(&row);
 	sl_map_finish_change(map);

@@ -308,6 +308,8 @@ shardlet_undistribute(PG_FUNCTION_ARGS)
 
 	sl_check_writable("shardlet.undistribute()");
 	table = sl_table_arg_ours(relid);
+	if (table->kind != SL_TABLE_REFERENCE)
+		sl_check_sees_all("shardlet.undistribute()");
 	if (table->kind == SL_TABLE_SHARDED)
 		(void) sl_map_open_at_rest(table->map);
 	sl_table_check_own(relid);
