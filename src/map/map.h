@@ -184,6 +184,7 @@ extern void sl_map_end_plain_output(int nest_level);
 /* map_cache.c */
 extern void sl_map_init(void);
 extern void sl_map_distrust(void);
+extern bool sl_map_is_settled(const char *name, int64 version);
 extern SlMap *sl_map_get(const char *name);
 extern SlMap *sl_map_get_now(const char *name);
 extern void sl_map_refresh(SlMap *map);

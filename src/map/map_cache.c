@@ -101,6 +101,19 @@ find_entry(const char *name, bool make)
 	return entry;
 }
 
+/*
+ * Has the session known this version of the map, or a later one, since the statement
+ * began?  Looks at nothing but the cache.
+ */
+bool
+sl_map_is_settled(const char *name, int64 version)
+{
+	CacheEntry *entry = find_entry(name, false);
+
+	return entry != NULL && entry->map.id != 0 && entry->map.version >= version &&
+		ActiveSnapshotSet() && !XidInMVCCSnapshot(entry->map.xmin, GetActiveSnapshot());
+}
+
 static Datum
 copy_value(const SlKeyType *type, Datum value)
 {

@@ -126,9 +126,34 @@ sl_failure_make(SlConn *conn, const PGresult *result)
 }
 
 /*
+ * Did the shard refuse a key by a map that the statement was routed by?  The guard's
+ * DETAIL names map and version, in words that are fixed.
+ */
+static bool
+is_of_known_map(const char *detail)
+{
+	static const char before_name[] = "map \"";
+	static const char before_version[] = "\" version ";
+	const char *end;
+	char	   *rest;
+	int64		version;
+
+	if (detail == NULL || strncmp(detail, before_name, strlen(before_name)) != 0)
+		return false;
+	detail += strlen(before_name);
+	end = strstr(detail, before_version);
+	if (end == NULL)
+		return false;
+	version = strtoll(end + strlen(before_version), &rest, 10);
+	return strncmp(rest, ": key is ", 9) == 0 &&
+		sl_map_is_settled(pnstrdup(detail, end - detail), version);
+}
+
+/*
  * A shard that does not own a row any more which a statement of ours sent it: rows
  * were moved after the statement was routed.  To the application that is a
- * conflict with somebody else, and the same once more will do.
+ * conflict with somebody else, and the same once more will do.  But a trigger of the
+ * shard that gives the row another key, or writes another row, will do so again.
  */
 void
 sl_failure_blame_move(SlFailure *failure)
@@ -136,6 +161,8 @@ sl_failure_blame_move(SlFailure *failure)
 	if (failure->sqlstate != SL_ERR_NOT_OWNER)
 		return;
 	sl_map_distrust();
+	if (is_of_known_map(failure->detail))
+		return;
 	failure->sqlstate = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	failure->message = "could not serialize access because rows were moved to another shard";
 	failure->hint = "Retry the transaction.";
