@@ -1,5 +1,5 @@
--- ORDER BY a column whose name an output column has that is something else: each shard
--- has to sort by the table's.
+-- ORDER BY or DISTINCT ON a column whose name an output column has that is something else:
+-- each shard has to take the table's.
 SELECT shardlet.create_map('m');
 CREATE TABLE t (k bigint, n int, v int, PRIMARY KEY (k, n));
 CREATE TABLE plain (LIKE t);
@@ -20,6 +20,10 @@ SELECT CASE WHEN k > 2 THEN v ELSE v END, n, v FROM t ORDER BY 3 LIMIT 3;
 SELECT CASE WHEN k > 2 THEN v ELSE v END, n, v FROM plain t ORDER BY 3 LIMIT 3;
 SELECT -v AS v FROM t ORDER BY t.v LIMIT 3;
 SELECT -v AS v FROM plain t ORDER BY t.v LIMIT 3;
+SELECT DISTINCT ON (t.k) 'x' AS k FROM t;
+SELECT DISTINCT ON (t.k) 'x' AS k FROM plain t;
+SELECT DISTINCT ON (t.n, t.k) 'x' AS n, 0 AS k FROM t WHERE k = 3;
+SELECT DISTINCT ON (t.n, t.k) 'x' AS n, 0 AS k FROM plain t WHERE k = 3;
 -- The same column twice is no such case.
 SELECT v, v FROM t ORDER BY v LIMIT 2;
 EXPLAIN (VERBOSE, COSTS OFF) SELECT -n AS n, v FROM t WHERE k = 3 ORDER BY t.n LIMIT 2;

@@ -724,30 +724,28 @@ squeeze(char *sql)
 	*to = '\0';
 }
 
-/* Does an output column have the name of another one, of the table, that is sorted by? */
+/* Does an output column have the name of another one, of the table, that is in one of the clauses? */
 static bool
-hides_sort_column(Query *query)
+hides_column(Query *query, List *clauses)
 {
 	RangeTblEntry *table = linitial(query->rtable);
-	List	   *clauses = list_concat_copy(query->sortClause,
-										   query->hasDistinctOn ? query->distinctClause : NIL);
-	ListCell   *sort_cell;
+	ListCell   *clause_cell;
 	ListCell   *cell;
 
-	foreach(sort_cell, clauses)
+	foreach(clause_cell, clauses)
 	{
-		Node	   *sorted = get_sortgroupclause_expr(lfirst(sort_cell), query->targetList);
+		Node	   *column = get_sortgroupclause_expr(lfirst(clause_cell), query->targetList);
 		const char *name;
 
-		if (!IsA(sorted, Var) || ((Var *) sorted)->varattno == InvalidAttrNumber)
+		if (!IsA(column, Var) || ((Var *) column)->varattno == InvalidAttrNumber)
 			continue;
-		name = get_rte_attribute_name(table, ((Var *) sorted)->varattno);
+		name = get_rte_attribute_name(table, ((Var *) column)->varattno);
 		foreach(cell, query->targetList)
 		{
 			const TargetEntry *entry = lfirst(cell);
 
 			if (!entry->resjunk && entry->resname != NULL && strcmp(entry->resname, name) == 0 &&
-				!equal(entry->expr, sorted))
+				!equal(entry->expr, column))
 				return true;
 		}
 	}
@@ -755,16 +753,17 @@ hides_sort_column(Query *query)
 }
 
 /*
- * ORDER BY and DISTINCT ON take a bare name for an output column first, and PostgreSQL
- * writes bare names for a single table.  It does not if there is another one, which may
- * be in no FROM.
+ * ORDER BY and DISTINCT ON take a bare name for an output column first, and PostgreSQL writes
+ * bare names for a single table.  It does not if there is another one, which may be in no FROM.
  */
 static Query *
-qualify_sort_columns(Query *query)
+qualify_columns(Query *query)
 {
 	RangeTblEntry *nothing;
 
-	if (query->commandType != CMD_SELECT || list_length(query->rtable) != 1 || !hides_sort_column(query))
+	if (query->commandType != CMD_SELECT || list_length(query->rtable) != 1 ||
+		!(hides_column(query, query->sortClause) ||
+		  (query->hasDistinctOn && hides_column(query, query->distinctClause))))
 		return query;
 	nothing = makeNode(RangeTblEntry);
 	nothing->rtekind = RTE_RESULT;
@@ -778,7 +777,7 @@ char *
 sl_travel_sql(Query *query)
 {
 	int			nest_level = sl_deparse_begin_plain();
-	char	   *result = pg_get_querydef(qualify_sort_columns(copyObject(query)), false);
+	char	   *result = pg_get_querydef(qualify_columns(copyObject(query)), false);
 
 	sl_deparse_end_plain(nest_level);
 	squeeze(result);
