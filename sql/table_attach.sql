@@ -89,6 +89,21 @@ IMPORT FOREIGN SCHEMA adopt LIMIT TO (misplaced) FROM SERVER s1 INTO adopt OPTIO
 IMPORT FOREIGN SCHEMA adopt EXCEPT (misplaced, orders) FROM SERVER s1 INTO adopt;
 SELECT tbl, kind, map, key, shard, attached FROM shardlet.tables WHERE tbl::text IN ('orders', 'lines', 'misplaced') ORDER BY tbl::text;
 
+-- Columns may stand in another order on a shard.  USING with names that are not the columns' own must not depend on it.
+SELECT count(*) FROM shardlet.execute('adopt', 'CREATE TABLE adopt.pairs (k bigint NOT NULL, a bigint, b bigint)', shards => '{s1,s2}');
+SELECT count(*) FROM shardlet.execute('adopt', 'CREATE TABLE adopt.pairs (b bigint, a bigint, k bigint NOT NULL)', shards => '{s3,s4}');
+SELECT shardlet.attach('adopt.pairs', 'adopt', 'k');
+INSERT INTO pairs SELECT g, g * 10, g * 100 FROM generate_series(1, 20) g;
+SELECT sum(key), sum(x.a), sum(y.b) FROM pairs x(key) JOIN pairs y(key) USING (key);
+SELECT key, x.a, y.b FROM pairs x(key) JOIN pairs y(key) USING (key) ORDER BY key LIMIT 8;
+SELECT x.* FROM pairs x(a, k) JOIN pairs y(a, k) USING (k, a) ORDER BY 1 LIMIT 8;
+CREATE VIEW joined AS SELECT k, x.a, y.b FROM pairs x JOIN pairs y USING (k);
+SELECT sum(k), sum(a), sum(b) FROM joined;
+ALTER TABLE pairs RENAME k TO key;
+SELECT sum(k), sum(a), sum(b) FROM joined;
+DROP VIEW joined;
+DROP TABLE pairs;
+
 -- Dropping one that was attached leaves the shards alone.
 DROP TABLE misplaced;
 SELECT shardlet.undistribute('lines');

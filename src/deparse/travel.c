@@ -28,6 +28,7 @@
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
@@ -281,8 +282,52 @@ travel_condition(Node *condition, SlShipping *shipping)
 	return condition;
 }
 
+typedef struct Using
+{
+	List	   *rtable;
+	const char *name;
+} Using;
+
+/* Has a table's column in it another name than USING gives it? */
+static bool
+is_renamed(Node *node, const Using *using)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		const Var  *column = (const Var *) node;
+		const RangeTblEntry *entry = rt_fetch(column->varno, using->rtable);
+
+		return entry->rtekind == RTE_RELATION &&
+			strcmp(get_attname(entry->relid, column->varattno, false), using->name) != 0;
+	}
+	return expression_tree_walker(node, is_renamed, (void *) using);
+}
+
+/*
+ * USING with names that are aliases, or were renamed under a view, would be written
+ * with a list of all the table's columns.  There is an equality for each name, in
+ * their order.
+ */
 static void
-travel_from(Node *node, SlShipping *shipping)
+check_using(const JoinExpr *join, List *rtable, SlShipping *shipping)
+{
+	List	   *equalities = join->usingClause == NIL ? NIL : make_ands_implicit((Expr *) join->quals);
+	ListCell   *equality;
+	ListCell   *name;
+
+	check(shipping, list_length(equalities) == list_length(join->usingClause));
+	forboth(equality, equalities, name, join->usingClause)
+	{
+		Using		using = {.rtable = rtable,.name = strVal(lfirst(name))};
+
+		check(shipping, !is_renamed(lfirst(equality), &using));
+	}
+}
+
+static void
+travel_from(Node *node, List *rtable, SlShipping *shipping)
 {
 	ListCell   *cell;
 
@@ -291,15 +336,16 @@ travel_from(Node *node, SlShipping *shipping)
 		FromExpr   *from = (FromExpr *) node;
 
 		foreach(cell, from->fromlist)
-			travel_from(lfirst(cell), shipping);
+			travel_from(lfirst(cell), rtable, shipping);
 		from->quals = travel_condition(from->quals, shipping);
 	}
 	else if (IsA(node, JoinExpr))
 	{
 		JoinExpr   *join = (JoinExpr *) node;
 
-		travel_from(join->larg, shipping);
-		travel_from(join->rarg, shipping);
+		check_using(join, rtable, shipping);
+		travel_from(join->larg, rtable, shipping);
+		travel_from(join->rarg, rtable, shipping);
 		join->quals = travel_condition(join->quals, shipping);
 	}
 }
@@ -629,7 +675,7 @@ sl_travel_query(Query *query, SlShipping *shipping)
 	show_from(query);
 	travel_with(query->cteList, shipping);
 	travel_entries(query, shipping);
-	travel_from((Node *) query->jointree, shipping);
+	travel_from((Node *) query->jointree, query->rtable, shipping);
 	query->limitCount = sl_shipping_node(query->limitCount, shipping);
 	query->limitOffset = sl_shipping_node(query->limitOffset, shipping);
 
