@@ -99,6 +99,7 @@ SELECT key, x.a, y.b FROM pairs x(key) JOIN pairs y(key) USING (key) ORDER BY ke
 SELECT x.* FROM pairs x(a, k) JOIN pairs y(a, k) USING (k, a) ORDER BY 1 LIMIT 8;
 CREATE VIEW joined AS SELECT k, x.a, y.b FROM pairs x JOIN pairs y USING (k);
 SELECT sum(k), sum(a), sum(b) FROM joined;
+SELECT sum(k), sum(x.a), sum(y.b) FROM pairs x JOIN pairs y(key) ON y.key = x.k JOIN pairs z USING (k);
 ALTER TABLE pairs RENAME k TO key;
 SELECT sum(k), sum(a), sum(b) FROM joined;
 DROP VIEW joined;

@@ -305,15 +305,73 @@ is_renamed(Node *node, const Using *using)
 	return expression_tree_walker(node, is_renamed, (void *) using);
 }
 
+/* The equalities of USING, one for each name in their order. */
+static List *
+equalities_of(const JoinExpr *join)
+{
+	return join->usingClause == NIL ? NIL : make_ands_implicit((Expr *) join->quals);
+}
+
+static bool
+has_column(Node *node, const Var *column)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+		return ((const Var *) node)->varno == column->varno &&
+			((const Var *) node)->varattno == column->varattno;
+	return expression_tree_walker(node, has_column, (void *) column);
+}
+
+/* Does this join, or one in it, merge the column with others of that name? */
+static bool
+is_merged(const JoinExpr *join, const char *name, const Var *column)
+{
+	ListCell   *equality;
+	ListCell   *cell;
+
+	if (!IsA(join, JoinExpr))
+		return false;
+	forboth(equality, equalities_of(join), cell, join->usingClause)
+	{
+		if (strcmp(strVal(lfirst(cell)), name) == 0 && has_column(lfirst(equality), column))
+			return true;
+	}
+	return is_merged((const JoinExpr *) join->larg, name, column) ||
+		is_merged((const JoinExpr *) join->rarg, name, column);
+}
+
+/* Has a table in the join a column that is in the way of the name? */
+static bool
+has_other_column(JoinExpr *join, const Using *using)
+{
+	Bitmapset  *used = NULL;
+	int			index = -1;
+
+	(void) find_used((Node *) join, &used);
+	while ((index = bms_next_member(used, index)) >= 0)
+	{
+		const RangeTblEntry *entry = rt_fetch(index, using->rtable);
+		Var			column = {.varno = index};
+
+		if (entry->rtekind != RTE_RELATION)
+			continue;
+		column.varattno = get_attnum(entry->relid, using->name);
+		if (column.varattno != InvalidAttrNumber && !is_merged(join, using->name, &column))
+			return true;
+	}
+	return false;
+}
+
 /*
  * USING with names that are aliases, or were renamed under a view, would be written
- * with a list of all the table's columns.  There is an equality for each name, in
- * their order.
+ * with a list of all the table's columns.  So would a table with a column of such a
+ * name that is another one: it has an alias here, or is newer than the view.
  */
 static void
-check_using(const JoinExpr *join, List *rtable, SlShipping *shipping)
+check_using(JoinExpr *join, List *rtable, SlShipping *shipping)
 {
-	List	   *equalities = join->usingClause == NIL ? NIL : make_ands_implicit((Expr *) join->quals);
+	List	   *equalities = equalities_of(join);
 	ListCell   *equality;
 	ListCell   *name;
 
@@ -322,7 +380,7 @@ check_using(const JoinExpr *join, List *rtable, SlShipping *shipping)
 	{
 		Using		using = {.rtable = rtable,.name = strVal(lfirst(name))};
 
-		check(shipping, !is_renamed(lfirst(equality), &using));
+		check(shipping, !is_renamed(lfirst(equality), &using) && !has_other_column(join, &using));
 	}
 }
 
