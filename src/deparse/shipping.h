@@ -34,6 +34,9 @@ extern bool sl_form_is_one(Oid type);
 extern bool sl_form_is_equal_cast(const CoerceViaIO *cast);
 extern bool sl_form_is_equal_call(Oid function, List *args);
 
+/* using.c */
+extern bool sl_using_is_plain(const JoinExpr *join, List *rtable);
+
 /* travel.c */
 extern Node *sl_travel_query(Query *query, SlShipping *shipping);
 

@@ -28,9 +28,7 @@
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/ruleutils.h"
 
 #include "compat.h"
 #include "deparse/shipping.h"
@@ -282,108 +280,6 @@ travel_condition(Node *condition, SlShipping *shipping)
 	return condition;
 }
 
-typedef struct Using
-{
-	List	   *rtable;
-	const char *name;
-} Using;
-
-/* Has a table's column in it another name than USING gives it? */
-static bool
-is_renamed(Node *node, const Using *using)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, Var))
-	{
-		const Var  *column = (const Var *) node;
-		const RangeTblEntry *entry = rt_fetch(column->varno, using->rtable);
-
-		return entry->rtekind == RTE_RELATION &&
-			strcmp(get_attname(entry->relid, column->varattno, false), using->name) != 0;
-	}
-	return expression_tree_walker(node, is_renamed, (void *) using);
-}
-
-/* The equalities of USING, one for each name in their order. */
-static List *
-equalities_of(const JoinExpr *join)
-{
-	return join->usingClause == NIL ? NIL : make_ands_implicit((Expr *) join->quals);
-}
-
-static bool
-has_column(Node *node, const Var *column)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, Var))
-		return ((const Var *) node)->varno == column->varno &&
-			((const Var *) node)->varattno == column->varattno;
-	return expression_tree_walker(node, has_column, (void *) column);
-}
-
-/* Does this join, or one in it, merge the column with others of that name? */
-static bool
-is_merged(const JoinExpr *join, const char *name, const Var *column)
-{
-	ListCell   *equality;
-	ListCell   *cell;
-
-	if (!IsA(join, JoinExpr))
-		return false;
-	forboth(equality, equalities_of(join), cell, join->usingClause)
-	{
-		if (strcmp(strVal(lfirst(cell)), name) == 0 && has_column(lfirst(equality), column))
-			return true;
-	}
-	return is_merged((const JoinExpr *) join->larg, name, column) ||
-		is_merged((const JoinExpr *) join->rarg, name, column);
-}
-
-/* Has a table in the join a column that is in the way of the name? */
-static bool
-has_other_column(JoinExpr *join, const Using *using)
-{
-	Bitmapset  *used = NULL;
-	int			index = -1;
-
-	(void) find_used((Node *) join, &used);
-	while ((index = bms_next_member(used, index)) >= 0)
-	{
-		const RangeTblEntry *entry = rt_fetch(index, using->rtable);
-		Var			column = {.varno = index};
-
-		if (entry->rtekind != RTE_RELATION)
-			continue;
-		column.varattno = get_attnum(entry->relid, using->name);
-		if (column.varattno != InvalidAttrNumber && !is_merged(join, using->name, &column))
-			return true;
-	}
-	return false;
-}
-
-/*
- * USING with names that are aliases, or were renamed under a view, would be written
- * with a list of all the table's columns.  So would a table with a column of such a
- * name that is another one: it has an alias here, or is newer than the view.
- */
-static void
-check_using(JoinExpr *join, List *rtable, SlShipping *shipping)
-{
-	List	   *equalities = equalities_of(join);
-	ListCell   *equality;
-	ListCell   *name;
-
-	check(shipping, list_length(equalities) == list_length(join->usingClause));
-	forboth(equality, equalities, name, join->usingClause)
-	{
-		Using		using = {.rtable = rtable,.name = strVal(lfirst(name))};
-
-		check(shipping, !is_renamed(lfirst(equality), &using) && !has_other_column(join, &using));
-	}
-}
-
 static void
 travel_from(Node *node, List *rtable, SlShipping *shipping)
 {
@@ -401,7 +297,7 @@ travel_from(Node *node, List *rtable, SlShipping *shipping)
 	{
 		JoinExpr   *join = (JoinExpr *) node;
 
-		check_using(join, rtable, shipping);
+		check(shipping, sl_using_is_plain(join, rtable));
 		travel_from(join->larg, rtable, shipping);
 		travel_from(join->rarg, rtable, shipping);
 		join->quals = travel_condition(join->quals, shipping);
@@ -799,91 +695,4 @@ sl_travel(SlShip *ship, const Query *query)
 		return result;
 	ship->params = params;
 	return NULL;
-}
-
-/*
- * Makes one line of it: white space that is not quoted becomes a blank.  A quote
- * within quotes is always doubled.
- */
-static void
-squeeze(char *sql)
-{
-	char	   *to = sql;
-	char		quote = '\0';
-	bool		is_blank = true;
-
-	for (const char *from = sql; *from != '\0'; from++)
-	{
-		bool		is_space = quote == '\0' && (*from == ' ' || *from == '\n' || *from == '\t');
-
-		if (quote == *from)
-			quote = '\0';
-		else if (quote == '\0' && (*from == '\'' || *from == '"'))
-			quote = *from;
-		if (is_space && is_blank)
-			continue;
-		*to++ = is_space ? ' ' : *from;
-		is_blank = is_space;
-	}
-	*to = '\0';
-}
-
-/* Does an output column have the name of another one, of the table, that is in one of the clauses? */
-static bool
-hides_column(Query *query, List *clauses)
-{
-	RangeTblEntry *table = linitial(query->rtable);
-	ListCell   *clause_cell;
-	ListCell   *cell;
-
-	foreach(clause_cell, clauses)
-	{
-		Node	   *column = get_sortgroupclause_expr(lfirst(clause_cell), query->targetList);
-		const char *name;
-
-		if (!IsA(column, Var) || ((Var *) column)->varattno == InvalidAttrNumber)
-			continue;
-		name = get_rte_attribute_name(table, ((Var *) column)->varattno);
-		foreach(cell, query->targetList)
-		{
-			const TargetEntry *entry = lfirst(cell);
-
-			if (!entry->resjunk && entry->resname != NULL && strcmp(entry->resname, name) == 0 &&
-				!equal(entry->expr, column))
-				return true;
-		}
-	}
-	return false;
-}
-
-/*
- * ORDER BY and DISTINCT ON take a bare name for an output column first, and PostgreSQL writes
- * bare names for a single table.  It does not if there is another one, which may be in no FROM.
- */
-static Query *
-qualify_columns(Query *query)
-{
-	RangeTblEntry *nothing;
-
-	if (query->commandType != CMD_SELECT || list_length(query->rtable) != 1 ||
-		!(hides_column(query, query->sortClause) ||
-		  (query->hasDistinctOn && hides_column(query, query->distinctClause))))
-		return query;
-	nothing = makeNode(RangeTblEntry);
-	nothing->rtekind = RTE_RESULT;
-	nothing->eref = makeAlias("nothing", NIL);
-	query->rtable = lappend(query->rtable, nothing);
-	return query;
-}
-
-/* Writes a statement that may travel. */
-char *
-sl_travel_sql(Query *query)
-{
-	int			nest_level = sl_deparse_begin_plain();
-	char	   *result = pg_get_querydef(qualify_columns(copyObject(query)), false);
-
-	sl_deparse_end_plain(nest_level);
-	squeeze(result);
-	return sl_deparse_strings(result);
 }
