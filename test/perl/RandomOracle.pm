@@ -173,7 +173,11 @@ sub _compare_answer
 		# Of several constraints that rows break, any may be the first.
 		next if $plain->{error} && $router->{error} && "$plain->{error}{C} $router->{error}{C}" =~ /^23\w{3} 23/;
 		@found = $self->{table_oracle}->compare({ notes => { sqlstate => 1, runs => $a->{step}{runs} } }, $plain, $router);
-		@found = _compare_order($plain->{rows}, $router->{rows}, @order) if !@found && @order && !$plain->{error};
+
+		# Before 18 PostgreSQL does not sort by a column that a condition makes constant, though
+		# grouping sets make it NULL.
+		@found = _compare_order($plain->{rows}, $router->{rows}, @order)
+			if !@found && @order && !$plain->{error} && $a->{step}{sql} !~ /\b(ROLLUP|CUBE|GROUPING SETS)\b/;
 		return @{ $a->{results} } > 1 ? ("run $i, with (" . join(', ', map { $_ // 'NULL' } @{ $a->{step}{values}[$i] }) . ')', @found) : @found if @found;
 	}
 	return;
