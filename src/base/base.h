@@ -100,6 +100,7 @@ extern bool sl_option_is_libpq(const char *keyword);
 extern bool sl_option_is_credential(const char *keyword);
 extern bool sl_option_is_own(const char *keyword);
 extern const char *sl_option_get(List *options, const char *keyword);
+extern bool sl_option_is_on(List *options, const char *keyword);
 extern List *sl_option_merge(List *base, List *changes);
 extern List *sl_option_changes(List *current, List *wanted);
 extern void sl_option_validate(List *options, Oid catalog);

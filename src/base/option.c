@@ -180,6 +180,16 @@ sl_option_get(List *options, const char *keyword)
 	return NULL;
 }
 
+/* Is the option there, and on? */
+bool
+sl_option_is_on(List *options, const char *keyword)
+{
+	const char *value = sl_option_get(options, keyword);
+	bool		result = false;
+
+	return value != NULL && parse_bool(value, &result) && result;
+}
+
 /* Returns the base options with the changes made to them. */
 List *
 sl_option_merge(List *base, List *changes)

@@ -637,6 +637,7 @@ sl_travel_query(Query *query, SlShipping *shipping)
 		shipping->branches++;
 	if (query->commandType == CMD_UPDATE)
 		query->targetList = order_assignments(query->targetList, shipping);
+
 	/* A function that returns a set makes several rows of the one. */
 	shipping->ship->computes_once = query->commandType == CMD_INSERT && !query->hasTargetSRFs;
 	query->targetList = travel_list(query->targetList, shipping);

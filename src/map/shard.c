@@ -89,20 +89,14 @@ fill_shard(SlShard *shard, Form_pg_foreign_server server, List *options)
 {
 	const char *state = sl_option_get(options, "state");
 	const char *weight = sl_option_get(options, "weight");
-	const char *bare = sl_option_get(options, "bare");
-	const char *collation = sl_option_get(options, "other_collation");
 
 	shard->exists = true;
 	shard->server = server->oid;
 	shard->name = server->srvname;
 	shard->state = state ? sl_state_parse(state) : SL_STATE_ONLINE;
 	shard->weight = weight ? (float4) strtod(weight, NULL) : 1;
-	shard->bare = false;
-	if (bare != NULL)
-		(void) parse_bool(bare, &shard->bare);
-	shard->other_collation = false;
-	if (collation != NULL)
-		(void) parse_bool(collation, &shard->other_collation);
+	shard->bare = sl_option_is_on(options, "bare");
+	shard->other_collation = sl_option_is_on(options, "other_collation");
 	shard->identity = sl_option_get(options, "identity");
 	shard->region = sl_option_get(options, "region");
 	fill_address(shard, options);

@@ -181,6 +181,16 @@ check_triggers(SlConn *conn, const SlMoveTable *table)
 	" AND NOT a.attisdropped AND a.attgenerated OPERATOR(pg_catalog.=) ''" \
 	" AND a.attname::pg_catalog.text OPERATOR(pg_catalog.<>) ALL ($2::pg_catalog.text[]) ORDER BY a.attnum LIMIT 1"
 
+/* A column of the table that the router does not know; NULL: there is none. */
+static const char *
+find_unknown(SlConn *conn, const SlMoveTable *table)
+{
+	const char *params[] = {table->name, table->column_names};
+	PGresult   *answer = sl_remote_ask(conn, UNKNOWN_SQL, lengthof(params), params);
+
+	return PQntuples(answer) > 0 ? sl_remote_value(answer, 0, 0) : NULL;
+}
+
 /* Fails if the source has columns that the router does not know of: they would be lost. */
 void
 sl_move_check_columns(SlConn *conn, List *tables)
@@ -190,14 +200,13 @@ sl_move_check_columns(SlConn *conn, List *tables)
 	foreach(cell, tables)
 	{
 		const SlMoveTable *table = lfirst(cell);
-		const char *params[] = {table->name, table->column_names};
-		PGresult   *answer = sl_remote_ask(conn, UNKNOWN_SQL, lengthof(params), params);
+		const char *column = find_unknown(conn, table);
 
-		if (PQntuples(answer) > 0)
+		if (column != NULL)
 			ereport(ERROR,
 					errcode(SL_ERR_DIFFERENT),
 					errmsg("table \"%s\" has a column \"%s\" on shard \"%s\" that the router does not know", table->label,
-						   sl_remote_value(answer, 0, 0), conn->shard),
+						   column, conn->shard),
 					errdetail("Its values would be lost."),
 					errhint("shardlet.attach() of the table makes the column known."));
 	}
@@ -352,8 +361,9 @@ check_target(SlConn *conn)
 static void
 check_whole_rows(SlConn *source, SlConn *target, const SlMoveTable *table)
 {
-	const char *params[] = {table->name, table->column_names};
-	PGresult   *answer = sl_remote_ask(source, WHOLE_ROW_SQL, 1, params);
+	const char *name = table->name;
+	PGresult   *answer = sl_remote_ask(source, WHOLE_ROW_SQL, 1, &name);
+	const char *column;
 
 	if (PQntuples(answer) == 0)
 		return;
@@ -364,12 +374,12 @@ check_whole_rows(SlConn *source, SlConn *target, const SlMoveTable *table)
 				errdetail("The replica identity of %s on shard \"%s\" is the whole row, and the type of column \"%s\" has no equality by which rows could be found.",
 						  sl_remote_value(answer, 0, 0), source->shard, table->incomparable),
 				errhint("Add a primary key that contains the key, or use mode \"read_only\"."));
-	answer = sl_remote_ask(target, UNKNOWN_SQL, lengthof(params), params);
-	if (PQntuples(answer) > 0)
+	column = find_unknown(target, table);
+	if (column != NULL)
 		ereport(ERROR,
 				errcode(SL_ERR_DIFFERENT),
 				errmsg("table \"%s\" has a column \"%s\" on shard \"%s\" that the router does not know", table->label,
-					   sl_remote_value(answer, 0, 0), target->shard),
+					   column, target->shard),
 				errdetail("Its replica identity is the whole row, so rows would not be found there."),
 				errhint("Add a primary key that contains the key, or use mode \"read_only\"."));
 }

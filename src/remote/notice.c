@@ -53,14 +53,6 @@ level_of(const char *severity)
 	return NOTICE;
 }
 
-static int
-sqlstate_of(const char *code)
-{
-	if (code == NULL || strlen(code) != 5)
-		return 0;
-	return MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
-}
-
 /* Copies a field, NULL if there is none or no memory for it. */
 static char *
 copy_field(MemoryContext context, const PGresult *result, int code)
@@ -99,7 +91,7 @@ keep_notice(void *arg, const PGresult *result)
 	if (notice == NULL)
 		return;
 	notice->level = level_of(PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED));
-	notice->sqlstate = sqlstate_of(PQresultErrorField(result, PG_DIAG_SQLSTATE));
+	notice->sqlstate = sl_failure_sqlstate(result);
 	notice->message = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_PRIMARY);
 	notice->detail = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_DETAIL);
 	notice->hint = copy_field(conn->notice_context, result, PG_DIAG_MESSAGE_HINT);

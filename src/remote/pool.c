@@ -251,19 +251,6 @@ open_entry_as(PoolEntry *entry, SlShard *shard)
 	return failure;
 }
 
-static bool
-has_option(const List *options, const char *name)
-{
-	ListCell   *cell;
-
-	foreach(cell, options)
-	{
-		if (strcmp(lfirst_node(DefElem, cell)->defname, name) == 0)
-			return true;
-	}
-	return false;
-}
-
 /*
  * Would the user open the very same connection?  Who must use a password may not
  * have one that the shard did not ask for, or that was found elsewhere.  Scans ask
@@ -278,9 +265,9 @@ would_open_same(const SlConn *conn, const SlShard *shard, Oid user)
 	List	   *credentials = sl_remote_credentials(user, shard->server);
 	bool		result;
 
-	result = has_option(credentials, "user") &&
+	result = sl_option_get(credentials, "user") != NULL &&
 		(superuser_arg(user) ||
-		 (has_option(credentials, "password") && PQconnectionUsedPassword(conn->pg))) &&
+		 (sl_option_get(credentials, "password") != NULL && PQconnectionUsedPassword(conn->pg))) &&
 		equal(credentials, sl_remote_credentials(conn->user, shard->server));
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(context);

@@ -450,6 +450,7 @@ extern void sl_cancel_ask(const SlShard *shard, const SlConn *conn);
 
 /* remote_error.c */
 extern bool sl_failure_is_farewell(const PGresult *result);
+extern int	sl_failure_sqlstate(const PGresult *result);
 extern SlFailure *sl_failure_make(SlConn *conn, const PGresult *result);
 extern SlFailure *sl_failure_unreachable(const char *shard, const char *detail);
 extern void sl_failure_blame_move(SlFailure *failure);

@@ -78,6 +78,17 @@ farewell_failure(SlConn *conn, const PGresult *result)
 	return failure;
 }
 
+/* The SQLSTATE of a failed result or a notice; 0: it has none. */
+int
+sl_failure_sqlstate(const PGresult *result)
+{
+	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	if (code == NULL || strlen(code) != 5)
+		return 0;
+	return MAKE_SQLSTATE(code[0], code[1], code[2], code[3], code[4]);
+}
+
 /*
  * Describes a failed result.  Without a SQLSTATE it comes from libpq itself,
  * and then the connection is lost.  After a farewell it is too, even if libpq
@@ -87,13 +98,13 @@ farewell_failure(SlConn *conn, const PGresult *result)
 SlFailure *
 sl_failure_make(SlConn *conn, const PGresult *result)
 {
-	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	int			sqlstate = sl_failure_sqlstate(result);
 	const char *position;
 	SlFailure  *failure;
 
 	if (sl_failure_is_farewell(result))
 		return farewell_failure(conn, result);
-	if (sqlstate == NULL || PQstatus(conn->pg) == CONNECTION_BAD)
+	if (sqlstate == 0 || PQstatus(conn->pg) == CONNECTION_BAD)
 	{
 		const char *message = PQresultErrorMessage(result);
 
@@ -102,8 +113,7 @@ sl_failure_make(SlConn *conn, const PGresult *result)
 											 PQerrorMessage(conn->pg)));
 	}
 	failure = palloc0(sizeof(SlFailure));
-	failure->sqlstate = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2],
-									  sqlstate[3], sqlstate[4]);
+	failure->sqlstate = sqlstate;
 
 	/*
 	 * A wrong number of parameters.  Our client's connection is none the

@@ -139,15 +139,6 @@ check_return(Oid server, List *options)
 			errhint("SELECT shardlet.alter_shard('%s', state => 'online');", former->servername));
 }
 
-static bool
-is_bare(List *options)
-{
-	const char *value = sl_option_get(options, "bare");
-	bool		result = false;
-
-	return value != NULL && parse_bool(value, &result) && result;
-}
-
 /*
  * A guard that knows no map refuses every row, so a shard that is bare no more
  * learns its maps before it is used, like one that has missed changes.
@@ -160,7 +151,7 @@ check_no_longer_bare(Oid server, List *options)
 	const char *state = sl_option_get(options, "state");
 	ListCell   *cell;
 
-	if (!is_bare(former->options) || is_bare(options) || maps == NIL)
+	if (!sl_option_is_on(former->options, "bare") || sl_option_is_on(options, "bare") || maps == NIL)
 		return;
 	if (state == NULL || sl_state_parse(state) != SL_STATE_OFFLINE)
 		ereport(ERROR,
