@@ -3,6 +3,7 @@
 #	make, make install	build and install, as with every extension
 #	make check			every test; installs what is missing first (ONLY=name for one)
 #	make check-long		the same with the long tests
+#	make check-versions	every test on PostgreSQL 15 to 18, built with assertions
 #	make lint			layout and linters alone;  make indent lays out the C files
 #	make demo			a private cluster to play with;  make demo-stop removes it
 #	make bench			what sharding costs, in ratios
@@ -11,7 +12,7 @@
 # Switches: WERROR=1 ASSERTS=1 UBSAN=1 FAULTS=1 (named crash points, for tests).
 
 # Goals that must work before PostgreSQL's build files are installed.
-STANDALONE = check check-long demo demo-stop bench lint indent ack
+STANDALONE = check check-long check-versions demo demo-stop bench lint indent ack
 
 ifneq ($(filter $(STANDALONE),$(MAKECMDGOALS)),)
 
@@ -48,7 +49,7 @@ UBSAN_FLAGS = -fsanitize=undefined -fno-sanitize-recover=undefined
 SHLIB_LINK = $(libpq) $(if $(UBSAN),$(UBSAN_FLAGS))
 
 # Bitcode would double the build time, need clang everywhere, and let the JIT
-# compiler inline functions of ours that are never called per row.
+# compiler inline functions that are never called per row.
 override with_llvm := no
 
 # "setup" makes the extension and the shards; every other test runs alone after it.
@@ -66,7 +67,7 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-# PGXS sets this one anew, so it cannot stand above.
+# PGXS sets this one again, so it cannot stand above.
 PROVE_FLAGS += -I test/perl
 
 # Objects made with other switches, or for another server, are not reused.

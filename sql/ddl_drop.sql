@@ -76,7 +76,7 @@ SELECT count(*) FROM shardlet.execute('dd', 'DROP TABLE ddl_drop.gone', shards =
 DROP TABLE gone;
 
 -- Where a table's map or shard is not known, as while a dump is restored, there is
--- nobody to carry anything to.
+-- no shard to carry anything to.
 CREATE FOREIGN TABLE lost (k bigint) SERVER shardlet_tables OPTIONS (map 'no_such_map', key 'k');
 CREATE FOREIGN TABLE lost_place (k bigint) SERVER shardlet_tables OPTIONS (shard_id '9999');
 COMMENT ON FOREIGN TABLE lost IS 'x';

@@ -35,7 +35,7 @@ SELECT * FROM acl();
 REVOKE ALL ON ALL TABLES IN SCHEMA ddl_grant FROM PUBLIC, ddl_grant_a;
 GRANT ALL PRIVILEGES ON p TO SESSION_USER;
 SELECT * FROM acl();
--- No table of ours.
+-- No distributed table.
 GRANT SELECT ON here TO ddl_grant_a;
 GRANT USAGE ON SCHEMA ddl_grant TO ddl_grant_a;
 

@@ -58,7 +58,7 @@ ALTER SCHEMA ddl_rename_2 RENAME TO ddl_rename_3;
 SELECT * FROM shape('ddl_rename_3.a');
 SELECT * FROM ddl_rename_3.a;
 ALTER TABLE ddl_rename_3.a SET SCHEMA no_such_schema;
--- A schema without tables of ours is the router's business.
+-- A schema without distributed tables is the router's business.
 CREATE SCHEMA ddl_rename_4;
 ALTER SCHEMA ddl_rename_4 RENAME TO ddl_rename_5;
 DROP SCHEMA ddl_rename_5;

@@ -46,7 +46,7 @@ SET search_path = ddl_type;
 SELECT DISTINCT e FROM shardlet.query('dt', $$SELECT n.nspname || ' ' || enumlabel FROM pg_enum JOIN pg_type t ON t.oid = enumtypid JOIN pg_namespace n ON n.oid = typnamespace WHERE typname = 'spirits'$$) AS q(e text) ORDER BY 1;
 SELECT count(*) FROM shardlet.execute('dt', 'DROP TYPE ddl_type_there.spirits');
 SELECT count(*) FROM shardlet.execute('dt', 'DROP SCHEMA ddl_type_there');
--- Not used by a table of ours: the router's business.
+-- Not used by a distributed table: the router's business.
 ALTER TYPE unused ADD VALUE 'b';
 ALTER TYPE unused RENAME TO unused_2;
 SELECT * FROM types();

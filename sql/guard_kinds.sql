@@ -118,7 +118,7 @@ SET search_path = gk;
 INSERT INTO tenants VALUES ('z', 1, 1);
 DELETE FROM tenants;
 
--- Two lanes of a spread map; one leaves.
+-- Two slots of a spread map; one leaves.
 \c contrib_regression
 SET search_path = gk;
 SELECT shardlet.alter_map('gk_spread', add_shards => '{s2}');
@@ -169,15 +169,15 @@ SELECT n FROM days WHERE day = '2023-12-31' FOR UPDATE;
 SELECT count(*) > 0 AS held FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 21325 AND mode = 'ShareLock';
 ROLLBACK;
 \c contrib_regression_s1
-SELECT shardlet.guard_hold('gk_range', version) FROM shardlet.catalog_guard_map WHERE map = 'gk_range';
+SELECT shardlet_internal.guard_hold('gk_range', version) FROM shardlet.catalog_guard_map WHERE map = 'gk_range';
 \set VERBOSITY sqlstate
-SELECT shardlet.guard_hold('gk_range', version - 1) FROM shardlet.catalog_guard_map WHERE map = 'gk_range';
+SELECT shardlet_internal.guard_hold('gk_range', version - 1) FROM shardlet.catalog_guard_map WHERE map = 'gk_range';
 \set VERBOSITY default
 -- Names of maps that are not there take no memory.
 DO $$
 BEGIN
 	FOR i IN 1 .. 100 LOOP
-		PERFORM shardlet.guard_hold('gk_none' || i, 0);
+		PERFORM shardlet_internal.guard_hold('gk_none' || i, 0);
 		BEGIN
 			PERFORM shardlet.assert_owner('gk_none' || i, i);
 		EXCEPTION WHEN undefined_object THEN
@@ -205,7 +205,7 @@ DROP SCHEMA gk CASCADE;
 SELECT shardlet.drop_map(map) FROM shardlet.maps WHERE map LIKE 'gk%' ORDER BY map;
 SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA IF EXISTS gk CASCADE');
 
--- A shard that is bare no more, or has the extension anew, learns its maps when it returns.
+-- A shard that is bare no more, or has the extension again, learns its maps when it returns.
 CREATE DATABASE gk_bare;
 SELECT current_setting('port') AS port, current_setting('unix_socket_directories') AS host \gset
 SELECT shardlet.add_shard('gk_bare', format('host=%s port=%s dbname=gk_bare', :'host', :'port'), install => false);

@@ -211,15 +211,15 @@ DROP TABLE gw.many;
 -- Functions that are for routers, triggers on the wrong tables.
 \set VERBOSITY terse
 CREATE TABLE gw.plain (k text);
-CREATE TRIGGER g AFTER INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet.guard('gw', 'nonesuch');
+CREATE TRIGGER g AFTER INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet_internal.guard('gw', 'nonesuch');
 INSERT INTO gw.plain VALUES ('a');
-CREATE OR REPLACE TRIGGER g AFTER INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet.guard('gw', 'k');
+CREATE OR REPLACE TRIGGER g AFTER INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet_internal.guard('gw', 'k');
 INSERT INTO gw.plain VALUES ('a');
-CREATE OR REPLACE TRIGGER g AFTER INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet.guard();
+CREATE OR REPLACE TRIGGER g AFTER INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet_internal.guard();
 INSERT INTO gw.plain VALUES ('a');
-CREATE OR REPLACE TRIGGER g AFTER INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet.guard('nonesuch', 'k');
+CREATE OR REPLACE TRIGGER g AFTER INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet_internal.guard('nonesuch', 'k');
 INSERT INTO gw.plain VALUES ('a');
-CREATE OR REPLACE TRIGGER g BEFORE INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet.guard('gw', 'k');
+CREATE OR REPLACE TRIGGER g BEFORE INSERT ON gw.plain FOR EACH ROW EXECUTE FUNCTION shardlet_internal.guard('gw', 'k');
 INSERT INTO gw.plain VALUES ('a');
 DROP TABLE gw.plain;
 SELECT shardlet.guard_change('gw', 1, 'hash', '{}', NULL, 1, 's1', 'change', 0, '{}', '{1}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}');

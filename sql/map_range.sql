@@ -26,7 +26,7 @@ SELECT shardlet.assign_range('r', 's3', NULL, 1);
 SELECT shardlet.assign_range('r', 's3', 29, NULL);
 SELECT shardlet.assign_range('r', 's3', 10, 21);
 \set VERBOSITY default
--- In the gap, the neighbours are named.
+-- In the gap, the ranges beside it are named.
 SELECT shardlet.route('r', 15);
 SELECT shardlet.route('r', -1);
 SELECT shardlet.route('r', 30);

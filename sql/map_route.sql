@@ -38,7 +38,7 @@ SELECT shardlet.route('u', 'x');
 SELECT shardlet.route('i', 3000000000);
 SELECT shardlet.route('b', '99999999999999999999');
 
--- NULL, too few, too many, nobody there.
+-- NULL, too few, too many, no owner.
 \set VERBOSITY sqlstate
 SELECT shardlet.route('b', NULL);
 SELECT shardlet.route('b', NULL::bigint);

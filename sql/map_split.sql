@@ -38,7 +38,7 @@ SELECT * FROM shardlet.split_shardlet(0);
 SELECT shardlet.split_shardlet(:z, '9223372036854775806') IS NOT NULL AS ok;
 SELECT version FROM shardlet.maps WHERE map = 'ms';
 
--- Neighbours on one shard in one state become one again, in either order.
+-- Adjacent shardlets on one shard in one state become one again, in either order.
 SELECT shardlet AS y FROM pieces WHERE low = '9223372036854775806' \gset
 SELECT shardlet.merge_shardlets(:b, :y) = :y AS low_one_stays;
 SELECT shardlet.merge_shardlets(:z, :y) = :z AS low_one_stays;

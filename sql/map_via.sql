@@ -1,4 +1,4 @@
--- A home-made rule is adopted as it is: the map looks up the value of an
+-- A user-defined rule is adopted as it is: the map looks up the value of an
 -- expression over the key.
 ALTER SEQUENCE shardlet.shardlet_id_seq RESTART;
 

@@ -8,8 +8,7 @@ CREATE TABLE customers (id bigint PRIMARY KEY, name text);
 CREATE TABLE orders (customer_id bigint REFERENCES customers, id int, PRIMARY KEY (customer_id, id));
 CREATE TABLE events (id bigint, at date, PRIMARY KEY (id, at)) PARTITION BY RANGE (at);
 CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM ('2024-01-01') TO ('2025-01-01');
-SELECT shardlet.distribute('customers', 'me', 'id'), shardlet.distribute('orders', 'me', 'customer_id'),
-	shardlet.distribute('events', 'me', 'id');
+SELECT shardlet.distribute_tables('{customers, orders, events}', 'me', '{id, customer_id, id}');
 INSERT INTO customers SELECT g, 'c' || g FROM generate_series(1, 100) g;
 INSERT INTO orders SELECT g, 1 FROM generate_series(1, 100) g;
 INSERT INTO events SELECT g, '2024-05-01' FROM generate_series(1, 100) g;
@@ -37,7 +36,7 @@ SELECT * FROM left_on('s2');
 SELECT * FROM seen();
 SELECT shardlet.merge_shardlets(:one, :two) AS one \gset
 
--- A row that somebody put there past the guard stays.
+-- A row that was put there past the guard stays.
 SELECT count(*) FROM shardlet.split_shardlet(:one);
 SELECT min(shardlet) AS one, max(shardlet) AS two FROM shardlet.shardlets WHERE map = 'me' \gset
 CALL shardlet.move_shardlet(:two, 's3', 'offline');
@@ -58,7 +57,7 @@ SET client_min_messages = warning;
 SET search_path = me;
 SELECT * FROM seen();
 
--- Somebody reads the changes of the shard: they are deletions.
+-- A subscriber reads the changes of the shard: they are deletions.
 \c contrib_regression_s2
 SELECT slot_name FROM pg_create_logical_replication_slot('me_reader', 'pgoutput');
 \c contrib_regression

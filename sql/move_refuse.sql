@@ -41,7 +41,7 @@ SELECT shardlet.alter_shardlet(:one, state => 'offline');
 CALL shardlet.move_shardlet(:one, 's2', 'read_only');
 SELECT shardlet.alter_shardlet(:one, state => 'online');
 
--- The target has such rows already, and nobody knows whose they are.
+-- The target has such rows already, and their owner is not known.
 SELECT k AS key FROM t WHERE shardlet.route('mv', k) = 's1' LIMIT 1 \gset
 CREATE FUNCTION plant(text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -97,7 +97,7 @@ CALL shardlet.move_shardlet(:one, 's1');
 DROP TABLE parts;
 \set VERBOSITY sqlstate
 
--- Spread: only to where there is no lane.
+-- Spread: only to where there is no slot.
 SELECT shardlet.create_map('sp', 'spread', shards => '{s1, s2}');
 SELECT shardlet AS lane FROM shardlet.shardlets WHERE map = 'sp' AND shard = 's1' \gset
 CALL shardlet.move_shardlet(:lane, 's2', 'read_only');

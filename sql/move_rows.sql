@@ -153,7 +153,7 @@ SELECT min(shardlet) AS bare FROM shardlet.shardlets WHERE map = 'mt' \gset
 CALL shardlet.move_shardlet(:bare, 's2', 'read_only');
 SELECT owner_of(:bare);
 
--- A lane of a spread map, to a shard that has none.
+-- A slot of a spread map, to a shard that has none.
 SELECT shardlet.create_map('sp', 'spread', shards => '{s1, s2}');
 CREATE TABLE log (line int);
 SELECT shardlet.distribute('log', 'sp');

@@ -7,7 +7,7 @@ SELECT shard, state, region, weight, dbname, client_address, bare, id FROM shard
 SELECT shard, ok, message FROM shardlet.health() ORDER BY shard;
 -- The weight of s3 would make the other tests harder to read.
 SELECT shardlet.alter_shard('s3', weight => 1);
--- For statements on tables that schemas x and x_plain both have: which road one
+-- For statements on tables that schemas x and x_plain both have: which plan one
 -- takes, and whether the rows are the same.
 CREATE FUNCTION public.road(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -43,7 +43,7 @@ BEGIN
 	RETURN road || CASE WHEN sharded IS NOT DISTINCT FROM plain THEN
 		' same ' || coalesce(cardinality(plain), 0) ELSE format(' DIFFERENT %s %s', sharded, plain) END;
 END $$;
--- A shard has the extension, an identity, and nothing else of ours.
+-- A shard has the extension, an identity, and nothing else of shardlet.
 \c contrib_regression_s1
 SELECT extname FROM pg_extension WHERE extname = 'shardlet';
 SELECT length(current_setting('shardlet.identity'));

@@ -3,7 +3,7 @@ SELECT current_setting('port') AS port, split_part(current_setting('unix_socket_
 	current_database() AS router \gset
 SELECT format('host=''%s'' port=%s', :'host', :'port') AS server \gset
 
--- With an address; names with quotes, dots, spaces and other letters.
+-- With an address; names with quotes, dots, spaces and other characters.
 CREATE DATABASE by_address TEMPLATE template0;
 SELECT :'server' || ' dbname=by_address' AS conninfo \gset
 SELECT shardlet.add_shard('it''s "my" s.hard ü', :'conninfo', region => 'eu', weight => 0.5);
@@ -14,7 +14,7 @@ SELECT shardlet.assign_key('a "map" of ''mine''.ü', NULL, 1) > 0 AS ok;
 SELECT shardlet.route('a "map" of ''mine''.ü', 1);
 SELECT shardlet.map_json('a "map" of ''mine''.ü') -> 'shards' -> 0 ->> 'shard' AS shard;
 
--- In use: neither drop_shard nor DROP SERVER.  A new name is harmless.
+-- In use: neither drop_shard nor DROP SERVER.  A new name does no harm.
 SELECT shardlet.drop_shard('it''s "my" s.hard ü');
 DROP SERVER "it's ""my"" s.hard ü";
 DROP SERVER "it's ""my"" s.hard ü" CASCADE;
@@ -46,7 +46,7 @@ SELECT srvname FROM pg_foreign_server WHERE srvname = 'shardlet_tables';
 SELECT shardlet.add_shard('twin', format('host=''%s/.'' port=%s dbname=by_address', :'host', :'port'));
 SELECT shardlet.add_shard('twin', :'conninfo', install => false);
 SELECT shardlet.add_shard('router', :'server' || ' dbname=' || :'router');
--- A copy of a shard's database is another one, and gets its own identity.
+-- A copy of a shard's database is another database, and gets its own identity.
 SELECT shardlet.drop_shard('by_server');
 SELECT shardlet.add_shard('origin', :'conninfo');
 -- The worker may be there.
@@ -96,7 +96,7 @@ SELECT count(*) FROM shardlet.shards WHERE shard = 's5';
 SELECT datname FROM pg_database WHERE datname LIKE '%\_s5';
 SELECT shardlet.add_shard('s5');
 SELECT ok FROM shardlet.health() WHERE shard = 's5';
--- Forgotten and taken again, too; but not what somebody else made.
+-- Forgotten and taken again, too; but not what another user made.
 SELECT shardlet.drop_shard('s5');
 SELECT shardlet.add_shard('s5');
 SELECT shardlet.drop_shard('s5');
@@ -114,7 +114,7 @@ CREATE TABLE precious ();
 \set VERBOSITY terse
 SELECT shardlet.add_shard('s6');
 
--- Operators that somebody made are not called with the rights of who adds.
+-- Operators of other users are not called with the rights of the caller.
 CREATE FUNCTION trap(text[], text[]) RETURNS bool LANGUAGE plpgsql AS $$BEGIN RAISE 'trapped'; END$$;
 CREATE OPERATOR @> (FUNCTION = trap, LEFTARG = text[], RIGHTARG = text[]);
 CREATE FUNCTION trap(jsonb, text) RETURNS text LANGUAGE plpgsql AS $$BEGIN RAISE 'trapped'; END$$;
@@ -130,7 +130,7 @@ DROP FUNCTION trap(jsonb, text) CASCADE;
 DROP DATABASE contrib_regression_s6;
 DROP DATABASE contrib_regression_s7;
 
--- A twin is found even if the session hides the identity, or it was lost.
+-- A duplicate database is found even if the session hides the identity, or it was lost.
 SELECT shardlet.add_shard('twin', replace(:'server', 'port', 'options=''-c shardlet.identity='' port') || ' dbname=contrib_regression_s1');
 ALTER DATABASE contrib_regression_s1 RESET shardlet.identity;
 SELECT shardlet.add_shard('twin', :'server' || ' dbname=contrib_regression_s1');

@@ -11,7 +11,7 @@ SELECT shardlet.route('m', 1), (shardlet.locate('m', 1)).shard, shardlet.token(1
 	shardlet.map_json('m') ->> 'kind' AS kind, (SELECT count(*) FROM shardlet.route_many('m', ARRAY[1])) AS many;
 SELECT (SELECT count(*) FROM shardlet.shards) AS shards, (SELECT count(*) FROM shardlet.maps) AS maps,
 	(SELECT count(*) FROM shardlet.shardlets) AS shardlets, (SELECT count(*) FROM shardlet.map_shards) AS map_shards;
--- Nobody but who was told may change, or see the tables behind.
+-- Only roles with the privilege may change, or see the tables behind.
 \set VERBOSITY sqlstate
 SELECT shardlet.add_shard('x');
 SELECT shardlet.alter_shard('s1', region => 'x');

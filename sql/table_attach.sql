@@ -17,7 +17,7 @@ INSERT INTO orders (customer_id, amount) SELECT g, g FROM generate_series(1, 20)
 SELECT count(*), sum(double_amount), count(DISTINCT id) FROM orders;
 SELECT state FROM orders WHERE customer_id = 3;
 
--- Again: the definition is read anew.
+-- Again: the definition is read again.
 SELECT count(*) FROM shardlet.execute('adopt', $$ALTER TABLE adopt.orders ADD note varchar(20) DEFAULT 'x', ALTER amount TYPE numeric(12,2),
 	ALTER state SET NOT NULL, ALTER state DROP DEFAULT, DROP COLUMN double_amount, DROP CONSTRAINT orders_amount_check, ADD CONSTRAINT above CHECK (amount > -1)$$);
 SELECT shardlet.attach('orders', 'adopt', 'customer_id');

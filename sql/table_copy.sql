@@ -236,7 +236,7 @@ SELECT count(*) FROM shardlet.query('tf_times', 'SELECT at FROM tf.times') AS t(
 DROP TABLE times;
 SELECT shardlet.drop_map('tf_times');
 
--- A shard's own count of lines is nobody's.
+-- A shard's own count of lines is not shown.
 CREATE TABLE checked (k bigint PRIMARY KEY, v text CHECK (v <> 'bad'), w int DEFAULT 3);
 SELECT shardlet.distribute('checked', 'tf_map', 'k');
 INSERT INTO checked SELECT i, CASE i WHEN 70 THEN 'bad' END FROM generate_series(1, 100) i;

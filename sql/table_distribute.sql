@@ -165,7 +165,7 @@ SELECT shardlet.create_map('grow_some', shards => '{s1,s2}');
 CREATE TABLE parent (k bigint PRIMARY KEY, v text DEFAULT 'v');
 CREATE TABLE child (k bigint REFERENCES parent, n int, PRIMARY KEY (k, n));
 INSERT INTO parent SELECT g FROM generate_series(1, 10) g;
-SELECT shardlet.distribute('parent', 'grow_some', 'k'), shardlet.distribute('child', 'grow_some', 'k');
+SELECT shardlet.distribute_tables('{child, parent}', 'grow_some', '{k}');
 SELECT shardlet.alter_map('grow_some', add_shards => '{s4}');
 SELECT count(*) FROM parent;
 \c contrib_regression_s4

@@ -11,6 +11,17 @@ INSERT INTO t (n) VALUES (20001), (20002);
 SELECT count(*), count(*) FILTER (WHERE previous >= id) AS disorder
 FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM t) AS ids;
 
+-- The count goes on from one millisecond to the next: a rule by its low bits spreads rows.
+CREATE TABLE slow (id bigint DEFAULT shardlet.next_id(), n int);
+DO $$
+BEGIN
+	FOR i IN 1 .. 16 LOOP
+		INSERT INTO slow (n) VALUES (i);
+		PERFORM pg_sleep(0.002);
+	END LOOP;
+END $$;
+SELECT count(DISTINCT id % 16) AS remainders, count(DISTINCT id >> 22) AS milliseconds FROM slow;
+
 -- The rest of it is the time.
 SELECT abs(extract(epoch FROM clock_timestamp() - (timestamptz '2024-01-01 00:00 UTC' + (id >> 22) * interval '1 ms'))) < 5 AS is_now
 FROM shardlet.next_id() id;
@@ -35,7 +46,7 @@ SELECT nextval('s');
 SELECT shardlet.next_id() > 0 AS positive;
 SELECT lastval();
 
--- Everybody may call it, and nobody the sequence.
+-- Every role may call it, and none the sequence.
 CREATE ROLE next_id_user;
 GRANT USAGE ON SCHEMA shardlet TO next_id_user;
 SET ROLE next_id_user;

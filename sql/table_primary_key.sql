@@ -43,7 +43,7 @@ SELECT conname, conkey, conindid <> 0 AS has_index FROM pg_constraint WHERE conr
 ALTER TABLE o DROP COLUMN number;
 SELECT count(*) FROM pg_constraint WHERE conrelid = 'o'::regclass AND contype = 'p';
 
--- Only one that holds over all shards; attaching again declares it anew.
+-- Only one that holds over all shards; attaching again declares it again.
 SELECT count(*) FROM shardlet.execute('pk', 'CREATE TABLE pk.mine (id int PRIMARY KEY, k bigint NOT NULL, v text)');
 SELECT count(*) FROM shardlet.execute('pk', 'CREATE TABLE pk.ours (id int, k bigint, v text, PRIMARY KEY (id, k))');
 SELECT shardlet.attach('mine', 'pk', 'k'), shardlet.attach('ours', 'pk', 'k');

@@ -81,7 +81,7 @@ c2	\N	{"a b",NULL}
 \.
 SELECT same('Odd "Table');
 
--- Many rows travel by COPY, as text or in binary form; wide ones come out of line.
+-- Many rows are sent by COPY, as text or in binary form; wide ones come out of line.
 INSERT INTO "Odd ""Table" (code, moods, both_parts) SELECT 'n' || g, '{ok}', (g, 'g')::pair FROM generate_series(1, 1000) g;
 SELECT same('Odd "Table'), count(*) FROM "Odd ""Table";
 UPDATE "Odd ""Table" SET amount = amount + 1 WHERE code LIKE 'n%';
@@ -144,7 +144,7 @@ DELETE FROM wide WHERE false;
 INSERT INTO wide SELECT 1, 1 WHERE false;
 COMMIT;
 
--- A shard's copy that somebody has changed is found out when a row is missing there.
+-- A shard's copy that was changed is found out when a row is missing there.
 SELECT count(*) FROM shardlet.execute('reference_all', 'DELETE FROM reference.wide WHERE a = 1', shards => '{s3}');
 \set VERBOSITY terse
 UPDATE wide SET doc = 'x';

@@ -86,7 +86,7 @@ SELECT shardlet.make_reference('made');
 SELECT shardlet_shard, count FROM shardlet.query('reference_all', $$SELECT count(*) FROM pg_constraint WHERE conrelid = 'reference.refers'::regclass AND contype = 'f'$$)
 	AS q(count bigint, shardlet_shard name) ORDER BY 1;
 SELECT same('made', 'refers');
--- Not while something there refers to it that nobody knows here.
+-- Not while something there refers to it that the router does not know.
 \set VERBOSITY sqlstate
 SELECT count(*) FROM shardlet.execute('reference_all', 'CREATE TABLE reference.sharded (id int REFERENCES reference.made)');
 SELECT shardlet.undistribute('made');

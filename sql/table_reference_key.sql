@@ -52,7 +52,7 @@ UPDATE late SET code = 'b' WHERE id = 1;
 UPDATE late SET code = 'c' WHERE id = 3;
 COMMIT;
 SELECT same('late'), array_agg((id, code)::text ORDER BY id) FROM late;
--- Rows with the same key cannot be told apart.
+-- Rows with the same key cannot be distinguished.
 BEGIN;
 SET CONSTRAINTS ALL DEFERRED;
 INSERT INTO late VALUES (1, 'd');

@@ -122,7 +122,7 @@ ROLLBACK;
 SELECT count(*) FROM shardlet.execute('reference_all', 'CREATE TABLE reference.another (x int)', shards => '{s4}');
 SELECT shardlet.make_reference('another');
 SELECT shardlet_shard, tbl FROM shardlet.query('reference_all', $$SELECT to_regclass('reference.another')::text$$) AS q(tbl text, shardlet_shard name) ORDER BY 1;
--- Nobody puts the trigger on a table, or makes a reference table, without the right to.
+-- No role puts the trigger on a table, or makes a reference table, without the privilege.
 CREATE ROLE reference_user;
 GRANT USAGE, CREATE ON SCHEMA reference TO reference_user;
 GRANT USAGE ON SCHEMA shardlet TO reference_user;

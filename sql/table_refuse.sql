@@ -1,4 +1,4 @@
--- What cannot live on shards is refused, with the reason and a way out, and
+-- What cannot be distributed is refused, with the reason and a way out, and
 -- stays as it was.
 CREATE SCHEMA refuse;
 SET search_path = refuse;
@@ -85,11 +85,11 @@ SET ROLE refuse_user;
 SELECT shardlet.distribute('t', 'refuse', 'id');
 SELECT shardlet.attach('t', 'refuse', 'id');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION shardlet.distribute(regclass, name, text) TO refuse_user;
+GRANT EXECUTE ON FUNCTION shardlet.distribute(regclass, name, text, bool) TO refuse_user;
 SET ROLE refuse_user;
 SELECT shardlet.distribute('t', 'refuse', 'id');
 RESET ROLE;
-REVOKE EXECUTE ON FUNCTION shardlet.distribute(regclass, name, text) FROM refuse_user;
+REVOKE EXECUTE ON FUNCTION shardlet.distribute(regclass, name, text, bool) FROM refuse_user;
 BEGIN READ ONLY;
 SELECT shardlet.distribute('t', 'refuse', 'id');
 ROLLBACK;

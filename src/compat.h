@@ -33,13 +33,9 @@
 #if PG_VERSION_NUM < 160000
 #define sl_server_ownercheck(serverid, roleid) \
 	pg_foreign_server_ownercheck(serverid, roleid)
-#define sl_class_ownercheck(relid, roleid) \
-	pg_class_ownercheck(relid, roleid)
 #else
 #define sl_server_ownercheck(serverid, roleid) \
 	object_ownercheck(ForeignServerRelationId, serverid, roleid)
-#define sl_class_ownercheck(relid, roleid) \
-	object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 
 #if PG_VERSION_NUM < 160000
@@ -146,6 +142,7 @@ extern void pq_startmsgread(void);
 extern void pq_endmsgread(void);
 extern int	pq_peekbyte(void);
 extern bool pq_buffer_has_data(void);
+extern bool pq_check_connection(void);
 extern ssize_t pq_buffer_remaining_data(void);
 #if PG_VERSION_NUM < 170000
 #define sl_client_has_sent_more() pq_buffer_has_data()
@@ -160,7 +157,7 @@ extern ssize_t pq_buffer_remaining_data(void);
 #define sl_is_json_aggregate(node) (IsA(node, JsonArrayAgg) || IsA(node, JsonObjectAgg))
 #endif
 
-/* 16 lets whoever parses names take errors softly. */
+/* 16 added soft errors to the functions that parse names. */
 #if PG_VERSION_NUM < 160000
 #define sl_split_name(name) stringToQualifiedNameList(name)
 #define sl_parse_type(name, type, modifier) parseTypeString(name, type, modifier, false)
@@ -332,6 +329,30 @@ sl_returns_old(Node *node, void *context)
 #define SL_EXECUTOR_RUN_ARGS query, direction, count
 #endif
 
+/*
+ * 18 lets RETURNING refer to the old and the new row; NULL means that there is
+ * none.  Both may be NULL if nothing refers to them.
+ */
+#if PG_VERSION_NUM < 180000
+#define sl_set_returned_rows(estate, info, old_row, new_row) \
+	((void) (estate), (void) (info), (void) (old_row), (void) (new_row))
+#else
+static inline void
+sl_set_returned_rows(EState *estate, ResultRelInfo *info, TupleTableSlot *old_row, TupleTableSlot *new_row)
+{
+	ProjectionInfo *projection = info->ri_projectReturning;
+	ExprContext *context = projection->pi_exprContext;
+	uint8	   *flags = &projection->pi_state.flags;
+
+	*flags &= ~(EEO_FLAG_OLD_IS_NULL | EEO_FLAG_NEW_IS_NULL);
+	*flags |= (old_row == NULL ? EEO_FLAG_OLD_IS_NULL : 0) | (new_row == NULL ? EEO_FLAG_NEW_IS_NULL : 0);
+	context->ecxt_oldtuple = old_row != NULL || (*flags & EEO_FLAG_HAS_OLD) == 0 ? old_row :
+		ExecGetAllNullSlot(estate, info);
+	context->ecxt_newtuple = new_row != NULL || (*flags & EEO_FLAG_HAS_NEW) == 0 ? new_row :
+		ExecGetAllNullSlot(estate, info);
+}
+#endif
+
 /* 16 tells as whom access to a result relation is checked. */
 #if PG_VERSION_NUM < 160000
 static inline Oid
@@ -352,6 +373,24 @@ sl_result_user(const ResultRelInfo *info, EState *estate)
 #define sl_local_transaction_id() (MyProc->lxid)
 #else
 #define sl_local_transaction_id() (MyProc->vxid.lxid)
+#endif
+
+/* 17 gave the number of the session's process a variable. */
+#if PG_VERSION_NUM < 170000
+#define sl_own_proc_number() (MyProc->pgprocno)
+#else
+#define sl_own_proc_number() (MyProcNumber)
+#endif
+
+/* 17 finds sessions by the number of their process, and not by one of their own. */
+#if PG_VERSION_NUM < 170000
+#include "storage/sinvaladt.h"
+#define sl_proc_of_session(number) BackendIdGetProc(number)
+#define sl_transaction_of_proc(proc) ((proc)->lxid)
+#else
+#include "storage/procarray.h"
+#define sl_proc_of_session(number) ProcNumberGetProc(number)
+#define sl_transaction_of_proc(proc) ((proc)->vxid.lxid)
 #endif
 
 /*
@@ -486,5 +525,60 @@ sl_move_group_column(const Var *column, int number)
 #endif
 	return result;
 }
+
+/* 16 renamed the callback that makes a table's file, and its argument. */
+#if PG_VERSION_NUM < 160000
+#include "storage/relfilenode.h"
+#define RelFileLocator RelFileNode
+#define relation_set_new_filelocator relation_set_new_filenode
+#define PGIOAlignedBlock PGAlignedBlock
+#endif
+
+/* 17 replaced the number of a session by that of its process. */
+#if PG_VERSION_NUM < 170000
+#define sl_open_file(locator) smgropen(locator, InvalidBackendId)
+#else
+#define sl_open_file(locator) smgropen(locator, INVALID_PROC_NUMBER)
+#endif
+
+/* 16 distinguishes which indexes an UPDATE has to change. */
+#if PG_VERSION_NUM < 160000
+#define SL_UPDATE_INDEXES bool
+#else
+#define SL_UPDATE_INDEXES TU_UpdateIndexes
+#endif
+
+/*
+ * 17 lets ANALYZE take the blocks of its sample from a stream; before, the block
+ * was an argument.
+ */
+#if PG_VERSION_NUM < 170000
+#define SL_ANALYZE_BLOCK_PARAMS TableScanDesc scan, BlockNumber block, BufferAccessStrategy strategy
+#define SL_ANALYZE_BLOCK_ARGS scan, block, strategy
+#define sl_analyze_has_block() true
+#else
+#include "storage/read_stream.h"
+#define SL_ANALYZE_BLOCK_PARAMS TableScanDesc scan, ReadStream *stream
+#define SL_ANALYZE_BLOCK_ARGS scan, stream
+#define sl_analyze_has_block() sl_analyze_take_block(stream)
+static inline bool
+sl_analyze_take_block(ReadStream * stream)
+{
+	BufferAccessStrategy strategy;
+
+	return read_stream_next_block(stream, &strategy) != InvalidBlockNumber;
+}
+#endif
+
+/* Sets relpages and reltuples alone; 18 counts the pages that are frozen. */
+#if PG_VERSION_NUM < 180000
+#define sl_update_relation_size(relation, pages, tuples) \
+	vac_update_relstats(relation, pages, tuples, 0, (relation)->rd_rel->relhasindex, \
+						InvalidTransactionId, InvalidMultiXactId, NULL, NULL, true)
+#else
+#define sl_update_relation_size(relation, pages, tuples) \
+	vac_update_relstats(relation, pages, tuples, 0, 0, (relation)->rd_rel->relhasindex, \
+						InvalidTransactionId, InvalidMultiXactId, NULL, NULL, true)
+#endif
 
 #endif							/* SL_COMPAT_H */

@@ -71,7 +71,7 @@ build() {
 	make -s -C "$folder" -j"$(nproc)" PG_CONFIG="$PG_CONFIG" ${CC:+CC="$CC"} "$@" all
 }
 
-# install_built folder [switch=1...]: the switches of the build, or it is made anew.
+# install_built folder [switch=1...]: the switches of the build, or it is made again.
 install_built() {
 	local folder=$1 root=as_root
 	shift
@@ -117,7 +117,7 @@ hand_over_folder() {
 
 # Prints the processes whose current folder is $1 or below: a server's is its
 # data folder, and its children's too, also when the server itself was killed.
-# Somebody's shell may be there as well; it has a terminal, which ours have not.
+# A user's shell may be there as well; it has a terminal, which ours have not.
 processes_in() {
 	local process folder stat terminal
 	for process in /proc/[0-9]*; do
@@ -160,7 +160,7 @@ demo_folder() {
 # socket $work and a free port of localhost; lines go to postgresql.conf.  Sets
 # $port.
 #
-# Anybody on the machine can reach localhost, so only the socket, in a folder of
+# Every user of the machine can reach localhost, so only the socket, in a folder of
 # the tester's own, is without password; the server finds the password for
 # connections to itself in PGPASSFILE.
 start_cluster() {
@@ -194,7 +194,7 @@ start_cluster() {
 			"${as_tester[@]}" createdb -h "$work" -p "$port" -U postgres app
 			return
 		fi
-		# Somebody else may have been quicker; anything but that is an error.
+		# Another server may have been quicker; anything but that is an error.
 		grep -q 'could not bind' "$work/server.log" || break
 	done
 	tail -n 20 "$work/server.log"

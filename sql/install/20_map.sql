@@ -1,5 +1,5 @@
--- Tables of maps and shardlets.  src/map/map_catalog.c knows their columns by
--- number.  Rows are written by the functions below and by nobody else.
+-- Tables of maps and shardlets.  src/metadata/map_catalog.c knows their columns by
+-- number.  Rows are written by the functions below only.
 
 CREATE TABLE shardlet.catalog_map (
 	map_id int NOT NULL,
@@ -40,6 +40,12 @@ CREATE TABLE shardlet.catalog_shardlet (
 CREATE INDEX catalog_shardlet_token ON shardlet.catalog_shardlet (map_id, low_token);
 CREATE INDEX catalog_shardlet_shard ON shardlet.catalog_shardlet (shard_id, map_id);
 
+-- The router's secret: one row, made with the first change of a map.  src/metadata/shard_secret.c says what for.  There are no
+-- privileges on it.
+CREATE TABLE shardlet.catalog_secret (
+	secret text NOT NULL
+);
+
 CREATE SEQUENCE shardlet.map_id_seq AS int;
 CREATE SEQUENCE shardlet.shard_id_seq AS int;
 CREATE SEQUENCE shardlet.shardlet_id_seq;
@@ -47,6 +53,7 @@ CREATE SEQUENCE shardlet.shardlet_id_seq;
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_map', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_map_shard', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_shardlet', '');
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_secret', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.map_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.shard_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.shardlet_id_seq', '');

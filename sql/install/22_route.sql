@@ -1,4 +1,4 @@
--- Routing: for applications that find their way themselves.
+-- Routing, also for applications that connect to shards directly.
 
 CREATE FUNCTION shardlet.token(VARIADIC key "any")
 RETURNS bigint

@@ -1,25 +1,28 @@
--- Tables that live on shards.
+-- Distributed tables.
 
--- Foreign keys whose other side is still a local table.  Rows are written by
--- the functions below and by nobody else.
-CREATE TABLE shardlet.catalog_foreign_key (
-	tbl regclass NOT NULL,
-	constraint_name name NOT NULL,
-	referenced regclass NOT NULL,
-	definition text NOT NULL,
-	columns name[] NOT NULL,
-	referenced_columns name[] NOT NULL,
-	CONSTRAINT catalog_foreign_key_pkey PRIMARY KEY (tbl, constraint_name)
-);
-SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_foreign_key', '');
-
-CREATE FUNCTION shardlet.distribute(tbl regclass, map name, key text DEFAULT NULL)
+CREATE FUNCTION shardlet.distribute(
+	tbl regclass,
+	map name,
+	key text DEFAULT NULL,
+	drop_foreign_keys bool DEFAULT false)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_distribute';
-COMMENT ON FUNCTION shardlet.distribute(regclass, name, text)
+COMMENT ON FUNCTION shardlet.distribute(regclass, name, text, bool)
 	IS 'spreads a table, with its rows, over the shards of a map';
-REVOKE ALL ON FUNCTION shardlet.distribute(regclass, name, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION shardlet.distribute(regclass, name, text, bool) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.distribute_tables(
+	tbls regclass[],
+	map name,
+	keys text[],
+	drop_foreign_keys bool DEFAULT false)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_distribute_tables';
+COMMENT ON FUNCTION shardlet.distribute_tables(regclass[], name, text[], bool)
+	IS 'spreads several tables, with their rows and the foreign keys between them, over the shards of a map';
+REVOKE ALL ON FUNCTION shardlet.distribute_tables(regclass[], name, text[], bool) FROM PUBLIC;
 
 CREATE FUNCTION shardlet.place(tbl regclass, shard name)
 RETURNS void

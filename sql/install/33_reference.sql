@@ -1,6 +1,6 @@
 -- Reference tables, and ids without coordination.
 
--- Moved by next_id() only.
+-- Advanced by next_id() only.
 CREATE SEQUENCE shardlet.next_id_seq;
 
 CREATE FUNCTION shardlet.next_id()
@@ -18,7 +18,7 @@ COMMENT ON FUNCTION shardlet.make_reference(regclass)
 	IS 'gives every shard a copy of a table, and keeps it up to date';
 REVOKE ALL ON FUNCTION shardlet.make_reference(regclass) FROM PUBLIC;
 
--- Not to be called, and put on tables by make_reference() only.
+-- Trigger function; make_reference() creates the triggers.
 CREATE FUNCTION shardlet.reference_change()
 RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE

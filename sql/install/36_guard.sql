@@ -1,10 +1,11 @@
--- What a shard knows of its own shardlets, and the guard that goes by it.
--- These tables are filled on shards and empty on a router.  src/guard/
--- guard_catalog.c knows their columns by number.  Rows are written by the
--- functions below and by nobody else.
+-- What a shard knows of its own shardlets, and the guard that uses it.  These
+-- tables are filled on shards and empty on a router.  Their columns are known
+-- by number in src/shard/ownership_catalog.c.  Rows are written by the
+-- functions below only.
 
 -- "version" is that of the last change that concerned the shard, "copy_version"
 -- that of the map from which it has learned where all other shardlets are.
+-- "hide_key" is known to the router and this table alone: see src/shard/hide_rows.c.
 CREATE TABLE shardlet.catalog_guard_map (
 	map name NOT NULL,
 	map_id int NOT NULL,
@@ -14,6 +15,7 @@ CREATE TABLE shardlet.catalog_guard_map (
 	version bigint NOT NULL,
 	shard name NOT NULL,
 	copy_version bigint NOT NULL,
+	hide_key text,
 	CONSTRAINT catalog_guard_map_pkey PRIMARY KEY (map)
 );
 
@@ -38,7 +40,7 @@ CREATE INDEX catalog_guard_shardlet_token ON shardlet.catalog_guard_shardlet (ma
 
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_guard_map', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_guard_shardlet', '');
-GRANT SELECT ON shardlet.catalog_guard_map TO PUBLIC;
+GRANT SELECT (map, map_id, kind, key_types, via, version, shard, copy_version) ON shardlet.catalog_guard_map TO PUBLIC;
 
 -- Called by the router, on a shard.
 CREATE FUNCTION shardlet.guard_change(
@@ -61,15 +63,16 @@ CREATE FUNCTION shardlet.guard_change(
 	states text[],
 	pins bool[],
 	versions bigint[],
-	owners text[])
+	owners text[],
+	hide_key text DEFAULT NULL)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_guard_change';
 COMMENT ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, text, int,
-	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[])
+	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[], text)
 	IS 'on a shard: changes what it knows of a map; the router calls it';
 REVOKE ALL ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, text, int,
-	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[])
+	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[], text)
 	FROM PUBLIC;
 
 CREATE FUNCTION shardlet.guard_keep(maps name[])
@@ -96,19 +99,20 @@ COMMENT ON FUNCTION shardlet.guard_lock(name, bigint, int)
 	IS 'on a shard: keeps writers away from a shardlet until the transaction ends';
 REVOKE ALL ON FUNCTION shardlet.guard_lock(name, bigint, int) FROM PUBLIC;
 
-CREATE FUNCTION shardlet.guard_hold(map name, version bigint)
+CREATE FUNCTION shardlet_internal.guard_hold(map name, version bigint)
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_guard_hold';
-COMMENT ON FUNCTION shardlet.guard_hold(name, bigint)
+COMMENT ON FUNCTION shardlet_internal.guard_hold(name, bigint)
 	IS 'on a shard: no key of the map leaves it before the transaction ends; fails if one has, since that version';
 
-CREATE FUNCTION shardlet.hide_rows(conditions text[])
+-- The first element proves that the router has written the rest.
+CREATE FUNCTION shardlet_internal.hide_rows(conditions text[])
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_hide_rows';
-COMMENT ON FUNCTION shardlet.hide_rows(text[])
-	IS 'on a shard: rows that do not meet the condition of their table do not count for this user from now on; the router calls it';
+COMMENT ON FUNCTION shardlet_internal.hide_rows(text[])
+	IS 'on a shard: orphaned rows are left out for this user from now on; the router calls it, and proves that it does';
 
 CREATE FUNCTION shardlet.assert_owner(map name, VARIADIC key "any")
 RETURNS bigint
@@ -118,22 +122,22 @@ COMMENT ON FUNCTION shardlet.assert_owner(name, "any")
 	IS 'on a shard: fails unless it owns the key, which then stays here until the transaction ends';
 
 -- The triggers of tables on shards.
-CREATE FUNCTION shardlet.guard()
+CREATE FUNCTION shardlet_internal.guard()
 RETURNS trigger
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'shardlet_guard';
-COMMENT ON FUNCTION shardlet.guard() IS 'on a shard: refuses rows whose key the shard does not own';
+COMMENT ON FUNCTION shardlet_internal.guard() IS 'on a shard: refuses rows whose key the shard does not own';
 
-CREATE FUNCTION shardlet.guard_reference()
+CREATE FUNCTION shardlet_internal.guard_reference()
 RETURNS trigger
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'shardlet_guard_reference';
-COMMENT ON FUNCTION shardlet.guard_reference()
+COMMENT ON FUNCTION shardlet_internal.guard_reference()
 	IS 'on a shard: refuses changes of a reference table that do not come from a router';
 
 -- They are made by these, which the router calls.  Row triggers of a partitioned
 -- table are its partitions' too; those for TRUNCATE are not.
-CREATE FUNCTION shardlet.guard_table(tbl regclass, map name, key text[])
+CREATE FUNCTION shardlet_internal.guard_table(tbl regclass, map name, key text[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -144,31 +148,31 @@ DECLARE
 		(SELECT pg_catalog.string_agg(pg_catalog.quote_literal(k.name), ', ' ORDER BY k.place)
 		FROM pg_catalog.unnest(key) WITH ORDINALITY k(name, place)));
 BEGIN
-	PERFORM shardlet.unguard_table(tbl);
+	PERFORM shardlet_internal.unguard_table(tbl);
 	EXECUTE pg_catalog.format('CREATE TRIGGER "!shardlet_guard" AFTER INSERT OR UPDATE OR DELETE ON %s '
-		'FOR EACH ROW EXECUTE FUNCTION shardlet.guard(%s)', tbl, arguments);
+		'FOR EACH ROW EXECUTE FUNCTION shardlet_internal.guard(%s)', tbl, arguments);
 	FOR part IN SELECT p.relid FROM pg_catalog.pg_partition_tree(tbl) p UNION SELECT tbl LOOP
 		EXECUTE pg_catalog.format('CREATE TRIGGER "!shardlet_guard_truncate" BEFORE TRUNCATE ON %s '
-			'FOR EACH STATEMENT EXECUTE FUNCTION shardlet.guard(%L)', part, map);
+			'FOR EACH STATEMENT EXECUTE FUNCTION shardlet_internal.guard(%L)', part, map);
 	END LOOP;
 END $$;
-COMMENT ON FUNCTION shardlet.guard_table(regclass, name, text[])
+COMMENT ON FUNCTION shardlet_internal.guard_table(regclass, name, text[])
 	IS 'on a shard: guards a table of a map; the router calls it';
 
-CREATE FUNCTION shardlet.guard_copy(tbl regclass)
+CREATE FUNCTION shardlet_internal.guard_copy(tbl regclass)
 RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM shardlet.unguard_table(tbl);
+	PERFORM shardlet_internal.unguard_table(tbl);
 	EXECUTE pg_catalog.format('CREATE TRIGGER "!shardlet_guard" BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %s '
-		'FOR EACH STATEMENT EXECUTE FUNCTION shardlet.guard_reference()', tbl);
+		'FOR EACH STATEMENT EXECUTE FUNCTION shardlet_internal.guard_reference()', tbl);
 END $$;
-COMMENT ON FUNCTION shardlet.guard_copy(regclass)
+COMMENT ON FUNCTION shardlet_internal.guard_copy(regclass)
 	IS 'on a shard: guards the copy of a reference table; the router calls it';
 
-CREATE FUNCTION shardlet.unguard_table(tbl regclass)
+CREATE FUNCTION shardlet_internal.unguard_table(tbl regclass)
 RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -181,13 +185,29 @@ BEGIN
 		FROM pg_catalog.pg_trigger t
 		WHERE t.tgparentid = 0
 			AND t.tgrelid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree(tbl) p UNION SELECT tbl)
-			AND t.tgfoid IN ('shardlet.guard()'::pg_catalog.regprocedure,
-				'shardlet.guard_reference()'::pg_catalog.regprocedure)
+			AND t.tgfoid IN ('shardlet_internal.guard()'::pg_catalog.regprocedure,
+				'shardlet_internal.guard_reference()'::pg_catalog.regprocedure)
 	LOOP
 		EXECUTE pg_catalog.format('DROP TRIGGER %I ON %s', trigger.name, trigger.tbl);
 	END LOOP;
 END $$;
-COMMENT ON FUNCTION shardlet.unguard_table(regclass) IS 'on a shard: takes the guard from a table';
+COMMENT ON FUNCTION shardlet_internal.unguard_table(regclass) IS 'on a shard: takes the guard from a table';
+
+CREATE FUNCTION shardlet.copy_as_owner(is_on bool, is_local bool)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_copy_as_owner';
+COMMENT ON FUNCTION shardlet.copy_as_owner(bool, bool)
+	IS 'on a shard: COPY FROM of this session or transaction is run as the table''s owner; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.copy_as_owner(bool, bool) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.run_as_owner(tbl regclass, command text)
+RETURNS bigint
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_run_as_owner';
+COMMENT ON FUNCTION shardlet.run_as_owner(regclass, text)
+	IS 'on a shard: runs a command as the table''s owner; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.run_as_owner(regclass, text) FROM PUBLIC;
 
 CREATE VIEW shardlet.owned AS
 SELECT

@@ -1,4 +1,4 @@
--- What there is, for people and programs.
+-- Views of maps, shards, tables and shardlets.
 
 CREATE VIEW shardlet.shards AS
 SELECT
@@ -100,7 +100,7 @@ SELECT
 FROM shardlet.catalog_map m;
 COMMENT ON VIEW shardlet.map_documents IS 'maps as JSON, behind map_json()';
 
--- A reference table is a plain table with triggers that call one of our functions.
+-- A reference table is a plain table with triggers that call a function of this extension.
 CREATE VIEW shardlet.tables AS
 SELECT
 	t.relid::regclass AS tbl,
@@ -108,10 +108,7 @@ SELECT
 	t.map,
 	t.key,
 	t.shard,
-	t.attached,
-	(SELECT pg_catalog.array_agg(p.constraint_name::text ORDER BY p.constraint_name)
-		FROM shardlet.catalog_foreign_key p JOIN pg_catalog.pg_class r ON r.oid = p.referenced
-		WHERE p.tbl = t.relid) AS pending_foreign_keys
+	t.attached
 FROM (
 	SELECT
 		f.ftrelid AS relid,

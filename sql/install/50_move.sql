@@ -1,7 +1,7 @@
 -- Moves of shardlets from shard to shard.
 
--- Rows that a shard has and does not own: copied ones before the switch of a
--- move, old ones behind it.  src/map/stray.c knows the columns by number.
+-- Orphaned rows, which a shard has and does not own: copied ones before the switch of a
+-- move, old ones after it.  src/metadata/orphaned_rows.c knows the columns by number.
 CREATE TABLE shardlet.catalog_stray (
 	move bigint NOT NULL,
 	map_id int NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE shardlet.catalog_stray (
 	high text[],
 	is_default bool NOT NULL,
 	state text NOT NULL,
-	is_behind bool NOT NULL,
+	after_switch bool NOT NULL,
 	CONSTRAINT catalog_stray_pkey PRIMARY KEY (map_id, move)
 );
 

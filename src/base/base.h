@@ -1,6 +1,6 @@
 /*
  * base.h
- *		What every area may use: settings, our own tables, options, checks.
+ *		Used by all areas: settings, catalog tables, options, checks.
  */
 #ifndef SL_BASE_H
 #define SL_BASE_H
@@ -11,17 +11,24 @@
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
-#include "base/errors.h"
+#include "base/errcodes.h"
+
+/* The extension's schemas: for users, and for its own statements. */
+#define SL_SCHEMA				"shardlet"
+#define SL_INTERNAL_SCHEMA		"shardlet_internal"
 
 /* The foreign data wrapper, and the server that all sharded tables share. */
 #define SL_WRAPPER_NAME			"shardlet"
 #define SL_TABLES_SERVER_NAME	"shardlet_tables"
 
-/* Behind the text of a statement that may be a transaction that writes. */
-#define SL_LONE_WRITE_MARK " /* shardlet: writes */"
+/* The access method of tables that have their rows on shards. */
+#define SL_ACCESS_METHOD_NAME	"shardlet"
 
-/* The same if several shards of a server get it: this, their number, and the end. */
-#define SL_NEIGHBOURS_MARK " /" "* shardlet: shards here: "
+/* Ends the query string of a statement that may be an autocommit write. */
+#define SL_AUTOCOMMIT_MARK " /* shardlet: writes */"
+
+/* The same if several shards of a server get it, followed by their number. */
+#define SL_COHOSTED_MARK " /" "* shardlet: shards here: "
 
 /* guc.c */
 extern int	sl_connect_timeout;
@@ -54,9 +61,8 @@ extern void sl_base_init(void);
 extern void sl_guc_init(void);
 extern bool sl_preloaded(void);
 extern void sl_guc_set_plain(void);
-extern void sl_guc_stop_carrying(void);
 
-/* catalog.c: our own tables, indexes and sequences, by number */
+/* catalog_access.c: the extension's tables, indexes and sequences */
 typedef enum SlCatalog
 {
 	SL_MAP_TABLE,
@@ -73,11 +79,12 @@ typedef enum SlCatalog
 	SL_GUARD_TABLE,
 	SL_GUARD_ID_INDEX,
 	SL_GUARD_TOKEN_INDEX,
-	SL_STRAY_TABLE,
-	SL_STRAY_INDEX,
+	SL_ORPHANED_TABLE,
+	SL_ORPHANED_INDEX,
 	SL_MOVE_TABLE,
 	SL_MOVE_ID_INDEX,
 	SL_MOVE_SHARDLET_INDEX,
+	SL_SECRET_TABLE,
 	SL_MAP_SEQUENCE,
 	SL_SHARD_SEQUENCE,
 	SL_SHARDLET_SEQUENCE,
@@ -88,6 +95,8 @@ typedef enum SlCatalog
 #define SL_CATALOG_COUNT (SL_ID_SEQUENCE + 1)
 
 extern Oid	sl_catalog_oid(SlCatalog object);
+extern Oid	sl_catalog_function(const char *schema, const char *name, int arg_count,
+								const Oid *arg_types);
 extern bool sl_catalog_is_installed(void);
 extern Relation sl_catalog_open(SlCatalog table, LOCKMODE lockmode);
 extern int64 sl_catalog_next_id(SlCatalog sequence);
@@ -95,10 +104,14 @@ extern void sl_catalog_insert(Relation relation, HeapTuple tuple);
 extern void sl_catalog_update(Relation relation, ItemPointer tid, HeapTuple tuple);
 extern void sl_catalog_delete(Relation relation, ItemPointer tid);
 
-/* option.c: options of servers and user mappings */
+/* hmac.c */
+extern char *sl_hmac_make_key(void);
+extern char *sl_hmac_make(const char *key, List *fields);
+extern bool sl_hmac_is_equal(const char *a, const char *b);
+
+/* options.c: options of servers and user mappings */
 extern bool sl_option_is_libpq(const char *keyword);
 extern bool sl_option_is_credential(const char *keyword);
-extern bool sl_option_is_own(const char *keyword);
 extern const char *sl_option_get(List *options, const char *keyword);
 extern bool sl_option_is_on(List *options, const char *keyword);
 extern List *sl_option_merge(List *base, List *changes);
@@ -108,7 +121,7 @@ extern List *sl_option_parse_conninfo(const char *conninfo);
 extern void sl_option_parse_address(const char *address, char **host,
 									char **port, char **dbname);
 
-/* check.c: tests that functions make before they act */
+/* checks.c */
 extern void sl_check_writable(const char *function);
 extern void sl_check_sees_all(const char *function);
 extern char *sl_check_name(Datum name, const char *kind);

@@ -1,12 +1,12 @@
 /*
  * guc.c
- *		The settings, as one table.
+ *		The settings (GUCs).
  *
  * shardlet.identity, shardlet.made_for and shardlet.shard_id are not for sessions:
- * add_shard writes them with ALTER DATABASE ... SET into the database that becomes a
- * shard, because that works on a PostgreSQL without this extension and is read
- * with current_setting().  They are defined here only so that a server with
- * this library loaded does not complain about them.
+ * add_shard sets them with ALTER DATABASE ... SET in the database that becomes a
+ * shard, because that works without this extension, and they are read with
+ * current_setting().  They are defined only so that a server that has loaded this
+ * library accepts them.
  */
 #include "postgres.h"
 
@@ -85,7 +85,7 @@ static const IntSetting int_settings[] = {
 	{
 		"shardlet.deadlock_timeout",
 		"Time to wait on a shard before looking for a deadlock over several shards.",
-		&sl_deadlock_timeout, 2000, 10, INT_MAX, PGC_SUSET, GUC_UNIT_MS
+		&sl_deadlock_timeout, 1000, 10, INT_MAX, PGC_SUSET, GUC_UNIT_MS
 	},
 	{
 		"shardlet.max_parallel_shards",
@@ -114,7 +114,7 @@ static const IntSetting int_settings[] = {
 	},
 	{
 		"shardlet.silence_timeout",
-		"Time without a word from a shard after which it is asked whether it is alive; 0 is never.",
+		"Time without data from a shard after which it is checked whether it is alive; 0 is never.",
 		&sl_silence_timeout, 10 * 1000, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS
 	},
 };
@@ -128,7 +128,7 @@ static const BoolSetting bool_settings[] = {
 	{
 		"shardlet.consistent_reads",
 		"Reads of several shards see each transaction on all of them or on none.",
-		&sl_consistent_reads, false, PGC_USERSET
+		&sl_consistent_reads, true, PGC_USERSET
 	},
 	{
 		"shardlet.partial_results",
@@ -219,8 +219,8 @@ sl_guc_init(void)
 }
 
 /*
- * Tells whether the server loaded the library at its start.  A router needs
- * that: otherwise the first statement of a session goes round every hook.
+ * Was the library preloaded (shared_preload_libraries)?  A router needs that:
+ * otherwise no hook sees the first statement of a session.
  */
 bool
 sl_preloaded(void)
@@ -229,8 +229,8 @@ sl_preloaded(void)
 }
 
 /*
- * Sets what makes values be read and written in one way.  The caller opened a
- * nest level, whose end restores the settings.
+ * Sets fixed input and output formats.  The caller has begun a GUC nest level,
+ * whose end restores the settings.
  */
 void
 sl_guc_set_plain(void)
@@ -246,15 +246,4 @@ sl_guc_set_plain(void)
 	for (int i = 0; i < (int) lengthof(settings); i++)
 		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET,
 								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-}
-
-/*
- * From here to the end of the nest level, which the caller opens and closes,
- * DDL concerns the router alone.
- */
-void
-sl_guc_stop_carrying(void)
-{
-	(void) set_config_option("shardlet.carry_ddl", "off", PGC_SUSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
 }

@@ -1,11 +1,11 @@
 /*
  * ddl.h
- *		DDL on tables whose rows live on shards.
+ *		DDL on distributed tables.
  */
 #ifndef SL_DDL_H
 #define SL_DDL_H
 
-/* ddl_hook.c */
+/* utility_hook.c */
 extern void sl_ddl_init(void);
 
 #endif							/* SL_DDL_H */

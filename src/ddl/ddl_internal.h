@@ -2,9 +2,9 @@
  * ddl_internal.h
  *		What the files of this area share.
  *
- * A statement becomes an SlDdl: what of it runs here, and which texts go to
- * which shards.  A rule (ddl_rules.c) makes it, before anything has happened;
- * what can only be said when the statement has run here is added by "finish".
+ * A statement becomes an SlDdl: what of it runs on the router, and which SQL goes to
+ * which shards.  A rule (utility_hook.c) makes it, before anything has happened; what
+ * depends on its result on the router is added by "finish".
  */
 #ifndef SL_DDL_INTERNAL_H
 #define SL_DDL_INTERNAL_H
@@ -14,15 +14,16 @@
 #include "parser/parse_node.h"
 #include "storage/lockdefs.h"
 
-#include "map/table.h"
-#include "remote/remote.h"
+#include "connection/connection.h"
+#include "metadata/table.h"
 
 typedef struct SlDdl SlDdl;
 
 struct SlDdl
 {
 	Node	   *node;			/* the statement, which is not to be changed */
-	const char *source;			/* its text, and maybe of others around it */
+	const char *source;			/* the query string, maybe with other
+								 * statements */
 	int			start;			/* where it begins in there */
 	int			length;
 	bool		has_text;		/* source is not that of another statement */
@@ -30,28 +31,19 @@ struct SlDdl
 	bool		is_separate;	/* outside of the transaction, shards first */
 	List	   *shards;			/* that must be available: SlShards */
 	List	   *dropped;		/* OIDs of tables that the shards drop too */
-	List	   *local;			/* statements to run here, in this order */
+	List	   *local;			/* statements to run on the router, in this
+								 * order */
 	List	   *steps;			/* SlDdlSteps, in this order */
 	void		(*finish) (SlDdl *ddl); /* or NULL */
 	void	   *state;			/* for "finish" */
 };
 
-/* One text for some shards. */
+/* SQL for some shards. */
 typedef struct SlDdlStep
 {
 	List	   *shards;
 	char	   *sql;
 } SlDdlStep;
-
-/*
- * A kind of statement: "plan" finds out whether it concerns a table of ours,
- * and if so fills in the rest.
- */
-typedef struct SlDdlRule
-{
-	NodeTag		tag;
-	bool		(*plan) (SlDdl *ddl);
-} SlDdlRule;
 
 /* Part of a source, both ends as offsets. */
 typedef struct SlSpan
@@ -60,39 +52,34 @@ typedef struct SlSpan
 	int			end;
 } SlSpan;
 
-/* Another text for part of a source. */
+/* A replacement for part of a source. */
 typedef struct SlChange
 {
 	SlSpan		span;
 	const char *replacement;
 } SlChange;
 
-/* ddl_rules.c */
-extern bool sl_ddl_plan(SlDdl *ddl);
-
-/* ddl_send.c */
+/* send.c */
 extern void sl_ddl_add_shards(SlDdl *ddl, List *shards);
 extern void sl_ddl_add_step(SlDdl *ddl, List *shards, char *sql);
 extern void sl_ddl_check_shards(const SlDdl *ddl);
 extern void sl_ddl_send(SlDdl *ddl);
 extern void sl_ddl_run_now(List *shards, char *sql);
-extern SlReply *sl_ddl_ask(List *shards, const char *sql, const char *param, int *count);
+extern SlReply *sl_ddl_query_shard(List *shards, const char *sql, const char *param, int *count);
 extern List *sl_ddl_shards_with_role(List *shards, const char *role);
 extern List *sl_ddl_shards_that(List *shards, const char *sql, const char *param, bool answer);
 
-/* ddl_text.c */
+/* statement_text.c */
 extern char *sl_ddl_text(const SlDdl *ddl);
 extern char *sl_ddl_changed(const SlDdl *ddl, SlSpan span, List *changes);
 extern SlSpan sl_ddl_whole(const SlDdl *ddl);
 extern SlSpan sl_ddl_type_span(const SlDdl *ddl);
-extern SlSpan sl_ddl_name_span(const SlDdl *ddl, const RangeVar *name);
 extern List *sl_ddl_rename_in(const SlDdl *ddl, List *changes, const RangeVar *name,
 							  const char *qualified);
 extern List *sl_ddl_split(const SlDdl *ddl, const RangeVar *relation);
-extern int	sl_ddl_last_end(const SlDdl *ddl, int from, int before);
 extern char *sl_ddl_literal(const char *value);
 
-/* ddl_target.c */
+/* target_tables.c */
 extern SlTable *sl_ddl_table(const RangeVar *relation);
 extern SlTable *sl_ddl_table_by_names(List *names);
 extern void sl_ddl_lock(const RangeVar *relation, LOCKMODE mode);
@@ -107,7 +94,7 @@ extern bool sl_ddl_has_lost_shard(const SlTable *table);
 extern List *sl_ddl_all_tables(void);
 extern bool sl_ddl_is_key(const SlTable *table, const char *column);
 extern List *sl_ddl_groups(List *tables);
-extern void sl_ddl_run_here(SlDdl *ddl, void *statement);
+extern void sl_ddl_run_on_router(SlDdl *ddl, void *statement);
 pg_noreturn extern void sl_ddl_refuse(const SlTable *table, const char *what, const char *hint);
 
 extern void sl_ddl_check_reference_trigger(const SlTable *table, const char *trigger,
@@ -121,7 +108,7 @@ typedef struct SlDdlGroup
 	bool		is_reference;
 } SlDdlGroup;
 
-/* ddl_constraint.c */
+/* constraint.c */
 extern void sl_ddl_check_constraint(const SlTable *table, const Constraint *constraint,
 									const char *column);
 extern void sl_ddl_check_unique_index(const SlTable *table, const IndexStmt *statement);
@@ -130,10 +117,10 @@ extern List *sl_ddl_qualify_target(const SlDdl *ddl, List *changes,
 								   const Constraint *constraint);
 extern AttrNumber sl_ddl_not_null_column(Oid constraint);
 
-/* ddl_alter.c */
+/* alter_table.c */
 extern bool sl_ddl_plan_alter(SlDdl *ddl);
 
-/* ddl_column.c */
+/* add_column.c */
 typedef struct SlColumnText
 {
 	char	   *piece;			/* that adds the column */
@@ -148,18 +135,20 @@ extern bool sl_ddl_draws(Oid relid, const char *column);
 extern void sl_ddl_set_own_default(SlDdl *ddl, const SlTable *table, const char *table_name,
 								   const char *column);
 
-/* ddl_move.c */
+/* during_move.c */
+extern void sl_ddl_check_exposed(const SlDdl *ddl);
 extern void sl_ddl_check_rest(const SlTable *table, const char *what);
 extern void sl_ddl_check_index_at_rest(const SlTable *table, const char *qualified);
 extern void sl_ddl_check_default_at_rest(const SlTable *table, const Node *expression);
 extern void sl_ddl_check_alter_at_rest(const SlTable *table, const AlterTableCmd *command);
 
-/* ddl_index.c */
+/* index.c */
 typedef struct SlIndex
 {
 	char	   *name;			/* qualified */
 	SlTable    *table;
-	bool		is_local;		/* here as well, as of a reference table */
+	bool		is_local;		/* on the router as well, as of a reference
+								 * table */
 } SlIndex;
 
 extern SlIndex *sl_ddl_find_index(const RangeVar *name);
@@ -168,17 +157,17 @@ extern bool sl_ddl_plan_alter_index(SlDdl *ddl);
 extern bool sl_ddl_plan_reindex(SlDdl *ddl);
 extern bool sl_ddl_plan_cluster(SlDdl *ddl);
 
-/* ddl_drop.c */
+/* drop.c */
 extern bool sl_ddl_plan_drop(SlDdl *ddl);
 
-/* ddl_grant.c */
+/* grant.c */
 extern bool sl_ddl_plan_grant(SlDdl *ddl);
 
-/* ddl_rename.c */
+/* rename.c */
 extern bool sl_ddl_plan_rename(SlDdl *ddl);
 extern bool sl_ddl_plan_schema(SlDdl *ddl);
 
-/* ddl_object.c */
+/* comment_statistics.c */
 typedef struct SlStatistics
 {
 	char	   *name;			/* qualified */
@@ -191,21 +180,15 @@ extern bool sl_ddl_plan_create_statistics(SlDdl *ddl);
 extern bool sl_ddl_plan_alter_statistics(SlDdl *ddl);
 extern bool sl_ddl_plan_create_table(SlDdl *ddl);
 
-/* ddl_type.c */
-extern List *sl_ddl_shards_with_type(Oid type);
+/* type.c */
 extern List *sl_ddl_shards_with_schema(Oid schema);
 extern bool sl_ddl_plan_enum(SlDdl *ddl);
 extern bool sl_ddl_plan_domain(SlDdl *ddl);
 extern bool sl_ddl_plan_composite(SlDdl *ddl);
 extern bool sl_ddl_plan_type_name(SlDdl *ddl, List *names);
 
-/* ddl_lock.c */
+/* lock_vacuum.c */
 extern bool sl_ddl_plan_lock(SlDdl *ddl);
 extern bool sl_ddl_plan_vacuum(SlDdl *ddl);
-
-/* ddl_key.c */
-extern SlPrimaryKey *sl_ddl_hide_key(const SlTable *table, const AlterTableStmt *statement);
-extern void sl_ddl_show_key(const SlTable *table, const SlPrimaryKey *key);
-extern void sl_ddl_add_key(const SlTable *table, const Constraint *constraint);
 
 #endif							/* SL_DDL_INTERNAL_H */

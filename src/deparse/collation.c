@@ -2,14 +2,14 @@
  * collation.c
  *		Would a shard compare by the same collations?
  *
- * The text of an expression does not say by which collation it compares: the
- * shard finds that out anew, from its columns and from COLLATE.  So this is
- * done here too, on the expression that will be written, and compared with what
- * the original means.
+ * A deparsed expression does not show by which collation it compares: the
+ * parser on the shard derives that again, from the columns and COLLATE
+ * clauses.  So the derivation of parse_collate.c is repeated here on the
+ * expression to be deparsed, and compared with the collations of the original.
  *
- * The database's default collation may have another meaning on a shard.  Then
- * only what does not depend on an order is the same: equality, as long as it is
- * equality of bytes.
+ * The database's default collation may differ on a shard.  Then only
+ * operations that do not depend on a sort order are shippable: equality, as
+ * long as it is bytewise.
  */
 #include "postgres.h"
 
@@ -22,7 +22,7 @@
 
 #include "deparse/deparse.h"
 
-/* How sure a collation is, as the parser sees it. */
+/* The strength of a collation, as in parse_collate.c. */
 typedef enum Strength
 {
 	STRENGTH_NONE,
@@ -33,7 +33,7 @@ typedef enum Strength
 
 typedef struct Derivation
 {
-	const SlShip *ship;
+	const SlShippableContext *ship;
 	Oid			collation;
 	Strength	strength;
 	bool		has_failed;
@@ -41,9 +41,9 @@ typedef struct Derivation
 
 static bool derive(Node *node, Derivation *derivation);
 
-/* May rows be ordered by this collation on the shards? */
+/* Do the shards sort by this collation in the same order? */
 bool
-sl_ship_is_order(const SlShip *ship, Oid collation)
+sl_shippable_is_order(const SlShippableContext *ship, Oid collation)
 {
 	if (!OidIsValid(collation) || collation == C_COLLATION_OID)
 		return true;
@@ -52,7 +52,7 @@ sl_ship_is_order(const SlShip *ship, Oid collation)
 	return true;
 }
 
-/* What is known so far, and one argument more. */
+/* Combines the collation so far with that of one more argument. */
 static void
 combine(Derivation *derivation, const Derivation *argument)
 {
@@ -80,7 +80,7 @@ derive_below(Node *node, Derivation *derivation)
 	(void) expression_tree_walker(node, derive, (void *) derivation);
 }
 
-/* Is the function an equality, for which bytes decide? */
+/* Is the function a bytewise equality? */
 static bool
 is_equality(Node *node)
 {
@@ -99,20 +99,23 @@ check_input(Node *node, Oid wanted, Derivation *below)
 		return;
 	if (below->strength == STRENGTH_CONFLICT || below->collation != wanted)
 		below->has_failed = true;
-	if (!sl_ship_is_order(below->ship, wanted) && !is_equality(node))
+	if (!sl_shippable_is_order(below->ship, wanted) && !is_equality(node))
 		below->has_failed = true;
 }
 
-/* Is it there to be named?  Those of the user's may be, of columns they are. */
+/*
+ * Does the collation exist on the shards?  Built-in ones do; others are only
+ * used implicitly, by columns.
+ */
 static bool
 is_on_shards(Oid collation)
 {
 	return collation < FirstNormalObjectId;
 }
 
-/* A leaf, or something that has its own collation whatever is below. */
+/* A column, constant or parameter, or a node with a collation of its own. */
 static bool
-derive_leaf(Node *node, Derivation *derivation)
+derive_own_collation(Node *node, Derivation *derivation)
 {
 	Derivation	own = *derivation;
 
@@ -142,7 +145,7 @@ derive_collate(CollateExpr *collate, Derivation *derivation)
 	return false;
 }
 
-/* Something that has nothing to do with the collation of what is around it. */
+/* An expression whose collation does not affect the surrounding one. */
 static void
 derive_apart(Node *node, Derivation *derivation)
 {
@@ -152,7 +155,7 @@ derive_apart(Node *node, Derivation *derivation)
 	derivation->has_failed = derivation->has_failed || own.has_failed;
 }
 
-/* Each clause of a statement, and what is in it, stands for itself. */
+/* Each clause of a statement is derived separately. */
 static bool
 derive_clause(Node *node, Derivation *derivation)
 {
@@ -181,13 +184,13 @@ derive_clause(Node *node, Derivation *derivation)
 	}
 }
 
-/* A subquery's first column counts as a column. */
+/* A subquery has the collation of its first column. */
 static bool
 derive_subquery(SubLink *link, Derivation *derivation)
 {
 	derive_apart(link->testexpr, derivation);
 	(void) derive_clause(link->subselect, derivation);
-	return derive_leaf((Node *) link, derivation);
+	return derive_own_collation((Node *) link, derivation);
 }
 
 /* Rows are compared column by column, each pair by a collation of its own. */
@@ -202,18 +205,15 @@ derive_rows(RowCompareExpr *compare, Derivation *derivation)
 	{
 		Derivation	pair = {.ship = derivation->ship};
 
-		/* cppcheck-suppress nullPointerRedundantCheck */
 		(void) derive(lfirst(left), &pair);
-		/* cppcheck-suppress nullPointerRedundantCheck */
 		(void) derive(lfirst(right), &pair);
-		/* cppcheck-suppress nullPointerRedundantCheck */
 		check_input((Node *) compare, lfirst_oid(wanted), &pair);
 		derivation->has_failed = derivation->has_failed || pair.has_failed;
 	}
 	return false;
 }
 
-/* What an aggregate's rows are sorted by is not among its arguments. */
+/* ORDER BY of an aggregate is not among its arguments. */
 static void
 derive_aggregate(Aggref *aggregate, Derivation *below)
 {
@@ -231,7 +231,7 @@ derive_aggregate(Aggref *aggregate, Derivation *below)
 	derive_apart((Node *) aggregate->aggfilter, below);
 }
 
-/* Collects the collation of what is below a node, and checks the node's own. */
+/* Derives the collation below a node, and checks that of the node itself. */
 static bool
 derive(Node *node, Derivation *derivation)
 {
@@ -245,7 +245,7 @@ derive(Node *node, Derivation *derivation)
 		return false;
 	}
 	if (IsA(node, Var) || IsA(node, Const) || IsA(node, Param) || IsA(node, CaseTestExpr))
-		return derive_leaf(node, derivation);
+		return derive_own_collation(node, derivation);
 	if (IsA(node, CollateExpr))
 		return derive_collate((CollateExpr *) node, derivation);
 	if (IsA(node, SubLink))
@@ -273,9 +273,12 @@ derive(Node *node, Derivation *derivation)
 	return false;
 }
 
-/* Does the expression or statement, as it will be written, compare as it was meant? */
+/*
+ * Does the expression or statement, when deparsed, compare by the same
+ * collations?
+ */
 bool
-sl_ship_has_collations(const SlShip *ship, Node *expression)
+sl_shippable_has_collations(const SlShippableContext *ship, Node *expression)
 {
 	Derivation	derivation = {.ship = ship};
 

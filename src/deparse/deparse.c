@@ -1,11 +1,11 @@
 /*
  * deparse.c
- *		Writes SQL for the shards.
+ *		Deparses statements for the shards.
  *
- * The frame of a statement is put together here; every expression in it is
- * written by PostgreSQL, as it writes those of a plan for EXPLAIN, with all
- * names qualified and values in one form.  A relation is called r1, r2 ..., by
- * its place in the range table.
+ * The frame of a statement is assembled here; every expression in it is
+ * deparsed by PostgreSQL, as those of a plan are for EXPLAIN, with all names
+ * qualified and values in a format that does not depend on settings.
+ * Relations have the aliases r1, r2 ..., by their index in the range table.
  */
 #include "postgres.h"
 
@@ -22,7 +22,7 @@
 #include "base/base.h"
 #include "deparse/deparse.h"
 
-/* From here on names are qualified, and values have one form. */
+/* Until the matching end, names are qualified and values have one format. */
 int
 sl_deparse_begin_plain(void)
 {
@@ -42,7 +42,7 @@ sl_deparse_end_plain(int nest_level)
 	AtEOXact_GUC(true, nest_level);
 }
 
-/* Behind the closing quote of a string. */
+/* Returns the position after the closing quote of a string. */
 static const char *
 end_of_string(const char *start)
 {
@@ -71,9 +71,10 @@ write_string(StringInfo sql, const char *start, const char *end)
 }
 
 /*
- * PostgreSQL writes strings for the session's standard_conforming_strings.  A plan
- * may run when that is another, so those with a backslash become E'...', which
- * always means the same.  A quote within quotes is always doubled.
+ * PostgreSQL deparses strings for the session's standard_conforming_strings.
+ * A plan may be executed under another setting, so those with a backslash
+ * become E'...', which always means the same.  A quote within quotes is always
+ * doubled.
  */
 char *
 sl_deparse_strings(char *written)
@@ -110,7 +111,7 @@ name_of(Index index)
 	return psprintf("r%u", index);
 }
 
-/* The statement's tables without the names that it has for their columns. */
+/* Returns the range table with the original column names of tables. */
 static List *
 plain_tables(List *rtable)
 {
@@ -129,9 +130,12 @@ plain_tables(List *rtable)
 	return result;
 }
 
-/* Prepares for writing; between begin_plain and end_plain. */
+/*
+ * Prepares for deparsing; between sl_deparse_begin_plain() and
+ * sl_deparse_end_plain().
+ */
 void
-sl_deparse_init(SlDeparse *deparse, SlShip *ship)
+sl_deparse_init(SlDeparse *deparse, SlShippableContext *ship)
 {
 	PlannedStmt *frame = makeNode(PlannedStmt);
 	List	   *names = NIL;
@@ -144,11 +148,11 @@ sl_deparse_init(SlDeparse *deparse, SlShip *ship)
 	initStringInfo(&deparse->sql);
 }
 
-/* Writes an expression, which must be shippable. */
+/* Deparses an expression, which must be shippable. */
 void
 sl_deparse_expr(SlDeparse *deparse, Node *expression)
 {
-	Node	   *shipped = sl_ship(deparse->ship, expression);
+	Node	   *shipped = sl_shippable_make_expr(deparse->ship, expression);
 
 	if (shipped == NULL)
 		elog(ERROR, "could not write an expression for the shards");
@@ -156,7 +160,7 @@ sl_deparse_expr(SlDeparse *deparse, Node *expression)
 						   sl_deparse_strings(deparse_expression(shipped, deparse->context, true, false)));
 }
 
-/* Writes conditions that all must hold; clauses without their RestrictInfo. */
+/* Deparses ANDed conditions; clauses without their RestrictInfo. */
 void
 sl_deparse_conditions(SlDeparse *deparse, List *clauses)
 {
@@ -172,7 +176,7 @@ sl_deparse_conditions(SlDeparse *deparse, List *clauses)
 	}
 }
 
-/* Writes a table with its name in the statement. */
+/* Deparses a table with its alias. */
 void
 sl_deparse_relation(SlDeparse *deparse, Index index)
 {

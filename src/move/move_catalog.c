@@ -1,13 +1,15 @@
 /*
  * move_catalog.c
- *		Rows of moves, to and from structs; who works on a move.
+ *		Rows of catalog_move, to and from structs; the locks of a move.
  *
- * Two locks.  Whoever changes a row of a move has the row's lock for its
- * transaction.  The process that does a move has another one as long as it lives,
- * so that there is only one: an advisory lock, since other locks of a session go
- * when a transaction fails.
+ * There are two locks.  A transaction that changes the row of a move holds the row's
+ * lock until its end.  The process that performs a move holds another one as long as
+ * it lives, so that there is only one: an advisory lock, since other locks of a
+ * session go when a transaction fails.
  */
 #include "postgres.h"
+
+#include <signal.h>
 
 #include "access/genam.h"
 #include "access/heapam.h"
@@ -26,8 +28,8 @@
 #include "utils/timestamp.h"
 
 #include "base/base.h"
+#include "metadata/shared_memory.h"
 #include "move/move.h"
-#include "stat/stat.h"
 
 /* Columns, in the order of sql/install/50_move.sql. */
 enum
@@ -39,7 +41,7 @@ enum
 	MOVE_COLUMNS = MOVE_PARALLEL
 };
 
-/* Tells the lock of a process from advisory locks of applications. */
+/* Distinguishes the lock of a process from advisory locks of applications. */
 #define OWNER_LOCK 21326
 
 static const char *const mode_names[] = {
@@ -48,11 +50,28 @@ static const char *const mode_names[] = {
 	[SL_MOVE_OFFLINE] = "offline",
 };
 
-const char *
-sl_move_mode_name(SlMoveMode mode)
-{
-	return mode_names[mode];
-}
+/* As catalog_move and the view shardlet.moves have them. */
+static const char *const phase_names[] = {
+	[SL_MOVE_PHASE_QUEUED] = "queued",
+	[SL_MOVE_PHASE_MARK] = "mark",
+	[SL_MOVE_PHASE_WAIT] = "wait",
+	[SL_MOVE_PHASE_COPY] = "copy",
+	[SL_MOVE_PHASE_VERIFY] = "verify",
+	[SL_MOVE_PHASE_FOLLOW] = "follow",
+	[SL_MOVE_PHASE_SWITCH] = "switch",
+	[SL_MOVE_PHASE_DETACH] = "detach",
+	[SL_MOVE_PHASE_SETTLE] = "settle",
+	[SL_MOVE_PHASE_REMOVE] = "remove",
+	[SL_MOVE_PHASE_FINISH] = "finish",
+	[SL_MOVE_PHASE_UNDO] = "undo",
+	[SL_MOVE_PHASE_UNDO_REMOVE] = "undo_remove",
+	[SL_MOVE_PHASE_UNDO_FINISH] = "undo_finish",
+	[SL_MOVE_PHASE_LOST] = "lost",
+	[SL_MOVE_PHASE_LOST_FINISH] = "lost_finish",
+	[SL_MOVE_PHASE_DONE] = "done",
+	[SL_MOVE_PHASE_FAILED] = "failed",
+	[SL_MOVE_PHASE_CANCELLED] = "cancelled",
+};
 
 SlMoveMode
 sl_move_mode_parse(const char *name)
@@ -66,6 +85,23 @@ sl_move_mode_parse(const char *name)
 			errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			errmsg("invalid mode \"%s\"", name),
 			errhint("Valid modes are \"online\", \"read_only\" and \"offline\"."));
+}
+
+const char *
+sl_move_phase_name(SlMovePhase phase)
+{
+	return phase_names[phase];
+}
+
+static SlMovePhase
+parse_phase(const char *name)
+{
+	for (int i = 0; i < (int) lengthof(phase_names); i++)
+	{
+		if (strcmp(phase_names[i], name) == 0)
+			return (SlMovePhase) i;
+	}
+	elog(ERROR, "there is no phase \"%s\" of a move", name);
 }
 
 /* Rows ---------------------------------------------------------------------- */
@@ -109,7 +145,7 @@ read_row(HeapTuple tuple, TupleDesc descriptor, SlMove *move)
 	move->from_shard = DatumGetInt32(values[MOVE_FROM_SHARD - 1]);
 	move->to_shard = DatumGetInt32(values[MOVE_TO_SHARD - 1]);
 	move->mode = sl_move_mode_parse(TextDatumGetCString(values[MOVE_MODE - 1]));
-	strlcpy(move->phase, TextDatumGetCString(values[MOVE_PHASE - 1]), sizeof(move->phase));
+	move->phase = parse_phase(TextDatumGetCString(values[MOVE_PHASE - 1]));
 	move->state_before = sl_state_parse(TextDatumGetCString(values[MOVE_STATE_BEFORE - 1]));
 	move->user = DatumGetObjectId(values[MOVE_USER - 1]);
 	move->is_open = DatumGetBool(values[MOVE_IS_OPEN - 1]);
@@ -144,8 +180,8 @@ form_row(Relation relation, const SlMove *move)
 	values[MOVE_SHARDLET - 1] = Int64GetDatum(move->shardlet);
 	values[MOVE_FROM_SHARD - 1] = Int32GetDatum(move->from_shard);
 	values[MOVE_TO_SHARD - 1] = Int32GetDatum(move->to_shard);
-	values[MOVE_MODE - 1] = CStringGetTextDatum(sl_move_mode_name(move->mode));
-	values[MOVE_PHASE - 1] = CStringGetTextDatum(move->phase);
+	values[MOVE_MODE - 1] = CStringGetTextDatum(mode_names[move->mode]);
+	values[MOVE_PHASE - 1] = CStringGetTextDatum(sl_move_phase_name(move->phase));
 	values[MOVE_STATE_BEFORE - 1] = CStringGetTextDatum(sl_state_name(move->state_before));
 	values[MOVE_USER - 1] = ObjectIdGetDatum(move->user);
 	values[MOVE_IS_OPEN - 1] = BoolGetDatum(move->is_open);
@@ -172,14 +208,14 @@ form_row(Relation relation, const SlMove *move)
 }
 
 /*
- * Names what a new move makes on shards, where other routers may make the same.  It is
- * written down with the move and never made again: a promoted standby or a restored
- * copy of this router has another incarnation, and must find what is there.
+ * Names what a new move creates on shards, where other routers may do the same.  The
+ * name is stored with the move and never computed again: a promoted standby or a
+ * restored copy of this router is another router instance, and must find the objects.
  */
 void
 sl_move_make_name(SlMove *move)
 {
-	snprintf(move->name, sizeof(move->name), "shardlet_%08x_%u_%lld", (uint32) sl_incarnation(), MyDatabaseId,
+	snprintf(move->name, sizeof(move->name), "shardlet_%08x_%u_%lld", (uint32) sl_router_instance(), MyDatabaseId,
 			 (long long) move->id);
 }
 
@@ -230,7 +266,7 @@ sl_move_update(SlMove *move)
 
 /* Returns all moves that are not over, as SlMoves, the oldest first. */
 List *
-sl_move_all_open(void)
+sl_move_list_open(void)
 {
 	Relation	relation = sl_catalog_open(SL_MOVE_TABLE, AccessShareLock);
 	Relation	index = index_open(sl_catalog_oid(SL_MOVE_ID_INDEX), AccessShareLock);
@@ -314,4 +350,25 @@ sl_move_disown(int64 id)
 	LOCKTAG		tag = owner_tag(id);
 
 	(void) LockRelease(&tag, ExclusiveLock, true);
+}
+
+/*
+ * Interrupts the process that does a move, if there is one: what it waits for is of no
+ * use any more, on the router or on a shard.
+ */
+void
+sl_move_interrupt(int64 id)
+{
+	LOCKTAG		tag = owner_tag(id);
+	LockData   *locks = GetLockStatusData();
+
+	for (int i = 0; i < locks->nelements; i++)
+	{
+		const LockInstanceData *lock = &locks->locks[i];
+
+		if (memcmp(&lock->locktag, &tag, sizeof(LOCKTAG)) == 0 && lock->holdMask != 0 && lock->pid != MyProcPid &&
+			kill(lock->pid, SIGINT) != 0 && errno != ESRCH)
+			ereport(WARNING,
+					errmsg("could not interrupt process %d of move %lld: %m", lock->pid, (long long) id));
+	}
 }

@@ -26,38 +26,45 @@ typedef struct SlMover
 	List	   *tables;			/* of SlMoveTable */
 	bool		may_stop;		/* a cancel ends the step */
 	MemoryContext context;
+	List	   *conns;			/* of the step */
 	TimestampTz looked_up;
-	TimestampTz timed;			/* when a part of the step was last told of */
+	TimestampTz timed;			/* when a part of the step was last logged */
 } SlMover;
 
-/* Connections that run statements, one at a time on each; see move_crew.c. */
-typedef struct SlMoveCrew
+/* Connections that run statements, one at a time on each; see parallel_statements.c. */
+typedef struct SlConnectionSet
 {
 	SlMover    *mover;
 	SlConn	  **conns;
 	int			count;
-	char	   *(*next) (struct SlMoveCrew *crew, int index);	/* NULL: none is left */
-	void		(*take) (struct SlMoveCrew *crew, int index, const PGresult *row);
-} SlMoveCrew;
+	char	   *(*next) (struct SlConnectionSet *set, int index);	/* NULL: none is left */
+	void		(*take) (struct SlConnectionSet *set, int index, const PGresult *row);
+} SlConnectionSet;
 
-/* move_steps.c */
-extern void sl_move_begin(SlMover *mover);
-extern void sl_move_tell_time(SlMover *mover, const char *what);
-extern void sl_move_look_up(SlMover *mover);
-extern void sl_move_progress(SlMover *mover, const SlMoveProgress *progress);
-extern void sl_move_show_lag(SlMover *mover, int64 lag);
+/* steps.c */
+extern void sl_move_begin_transaction(SlMover *mover);
+extern void sl_move_log_time(SlMover *mover, const char *what);
+extern void sl_move_check_cancelled(SlMover *mover);
+extern void sl_move_report_progress(SlMover *mover, const SlMoveProgress *progress);
+extern void sl_move_report_lag(SlMover *mover, int64 lag);
 
-/* move_check.c */
+/* preconditions.c */
 extern void sl_move_check_guards(SlConn *conn, List *tables);
 extern void sl_move_check_columns(SlConn *conn, List *tables);
+extern void sl_move_check_exposed(SlConn *conn, const SlShard *shard, List *tables, SlMoveMode mode);
 
-/* move_crew.c */
-extern void sl_move_crew_run(SlMoveCrew *crew);
-extern bool sl_move_listen(SlConn *conn, PGresult **row, SlFailure **first_failure);
+/* parallel_statements.c */
+extern void sl_move_run_statements(SlConnectionSet *set);
+extern bool sl_move_read_result(SlConn *conn, PGresult **row, SlFailure **first_failure);
 
-/* move_do.c: what the steps do */
-extern SlConn *sl_move_connect(SlShard *shard);
-extern SlConn *sl_move_connect_for_rows(SlShard *shard);
+/* move_connect.c */
+extern SlConn *sl_move_connect(SlMover *mover, SlShard *shard);
+extern SlConn *sl_move_connect_for_rows(SlMover *mover, SlShard *shard);
+extern char *sl_move_as_owner(const SlShard *shard, const SlMoveTable *table, char *command);
+extern void sl_move_disconnect(SlMover *mover, SlConn *conn);
+extern void sl_move_cancel_connections(SlMover *mover);
+
+/* step_actions.c: what the steps do */
 extern void sl_move_do_mark(SlMover *mover);
 extern void sl_move_do_wait(SlMover *mover);
 extern void sl_move_do_copy(SlMover *mover);
@@ -65,7 +72,7 @@ extern void sl_move_do_verify(SlMover *mover);
 extern void sl_move_do_follow(SlMover *mover);
 extern void sl_move_do_switch(SlMover *mover);
 extern void sl_move_do_detach(SlMover *mover);
-extern void sl_move_do_settle(SlMover *mover);
+extern void sl_move_do_wait_readers(SlMover *mover);
 extern void sl_move_do_remove(SlMover *mover);
 extern void sl_move_do_finish(SlMover *mover);
 extern void sl_move_do_undo(SlMover *mover);
@@ -73,36 +80,40 @@ extern void sl_move_do_undo_remove(SlMover *mover);
 extern void sl_move_do_lost(SlMover *mover);
 extern void sl_move_do_lost_finish(SlMover *mover);
 
-/* move_copy.c */
-extern void sl_move_copy(SlMover *mover, SlConn **sources, SlConn **targets, int count,
-						 SlMoveProgress *progress);
+/* copy_shardlet.c */
+extern void sl_move_copy_rows(SlMover *mover, SlConn **sources, SlConn **targets, int count, SlConn *observer,
+							  SlMoveProgress *progress);
 
-/* move_verify.c */
-extern void sl_move_verify(SlMover *mover, SlConn **sources, SlConn **targets, int count);
+/* verify.c */
+extern void sl_move_compare_rows(SlMover *mover, SlConn **sources, SlConn **targets, int count);
 
-/* move_stream.c */
-extern void sl_move_publish(SlMover *mover, SlConn *source, SlConn *target);
-extern char *sl_move_make_slot(SlMover *mover, SlConn *source, SlConn **walsender);
-extern void sl_move_subscribe(SlMover *mover, SlConn *source, SlConn *target);
-extern void sl_move_follow(SlMover *mover, SlConn *source, SlConn *target);
+/* logical_replication.c */
+extern void sl_move_create_publication(SlMover *mover, SlConn *source, SlConn *target);
+extern char *sl_move_create_slot(SlMover *mover, SlConn *source, SlConn **walsender);
+extern void sl_move_create_subscription(SlMover *mover, SlConn *source, SlConn *target);
+extern void sl_move_enable_subscription(SlMover *mover, SlConn *target);
+extern void sl_move_check_slot(SlMover *mover, SlConn *source);
+extern void sl_move_apply_changes(SlMover *mover, SlConn *source, SlConn *target);
 extern bool sl_move_pass_marker(SlMover *mover, SlConn *source, SlConn *target, int limit_ms);
-extern bool sl_move_make_pause(SlMover *mover, SlConn *holder, SlConn *source, SlConn *target);
-extern void sl_move_unpublish(SlMover *mover, SlConn *source);
-extern void sl_move_unsubscribe(SlMover *mover, SlConn *target);
+extern bool sl_move_hold_writers(SlMover *mover, SlConn *holder, SlConn *source, SlConn *target);
+extern void sl_move_drop_publication(SlMover *mover, SlConn *source);
+extern void sl_move_drop_subscription(SlMover *mover, SlConn *target);
 
-/* move_wait.c */
-extern MemoryContext sl_move_short_context(void);
+/* wait_old_snapshots.c */
+extern MemoryContext sl_move_create_short_context(void);
 extern void sl_move_nap(SlMover *mover, int milliseconds);
 extern void sl_move_pause(SlMover *mover, TimestampTz since, const char *what);
+extern void sl_move_check_wait_timeout(TimestampTz since, const char *what);
 extern void sl_move_exec(SlMover *mover, SlConn *conn, const char *sql);
+extern void sl_move_exec_quietly(SlMover *mover, SlConn *conn, const char *sql);
 extern void sl_move_wait_for_users(SlMover *mover);
 extern void sl_move_wait_for_snapshots(SlMover *mover);
 extern void sl_move_wait_for_writers(SlMover *mover, SlConn *conn);
 
-/* move_empty.c */
-extern bool sl_move_empty(SlMover *mover, SlShard *shard, SlConn **conns, int count);
+/* truncate_source.c */
+extern bool sl_move_truncate_tables(SlMover *mover, SlShard *shard, SlConn **conns, int count);
 
-/* move_remove.c */
-extern void sl_move_remove(SlMover *mover, SlShard *shard);
+/* delete_rows.c */
+extern void sl_move_delete_rows(SlMover *mover, SlShard *shard);
 
 #endif							/* SL_MOVE_INTERNAL_H */

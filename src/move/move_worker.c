@@ -1,12 +1,12 @@
 /*
  * move_worker.c
- *		The process that does a move.
+ *		The background process that performs a move.
  *
- * One for each move, started by whoever asks for it, and by the launcher when the
- * server starts, or when another one has died: that one asks to be looked after on its
- * way out.  The postmaster does not start it again, since it would do so for ever if the
- * database was dropped.  It does one step after the other; a step that failed is done
- * again after a while, or the move is undone.
+ * There is one for each move.  It is started by the session that calls
+ * move_shardlet(), and by the launcher when the server starts or when the process has
+ * died: on_shmem_exit wakes the launcher.  The postmaster does not start it again,
+ * since it would do so for ever if the database was dropped.  It does one step after
+ * the other; a step that failed is done again after a while, or the move is undone.
  *
  * When a move is over the process takes on one that waits in the queue.  How many
  * may run is in the rows of these, so it does not matter how many processes look.
@@ -26,17 +26,18 @@
 #include "utils/timestamp.h"
 
 #include "base/base.h"
-#include "base/fault.h"
+#include "base/fault_points.h"
 #include "compat.h"
+#include "metadata/shared_memory.h"
 #include "move/move.h"
-#include "stat/stat.h"
+#include "transaction/transaction.h"
 
 PGDLLEXPORT void shardlet_mover_main(Datum arg);
 
 /* The time in which a new move has a process. */
 #define SOON_MS 1000
 
-/* What the process is told: BackgroundWorker.bgw_extra. */
+/* The arguments of the process: BackgroundWorker.bgw_extra. */
 typedef struct Order
 {
 	Oid			database;
@@ -47,7 +48,7 @@ typedef struct Order
 } Order;
 
 static void
-describe(BackgroundWorker *worker, int64 id)
+describe_worker(BackgroundWorker *worker, int64 id)
 {
 	Order		order = {.database = MyDatabaseId,.move = id};
 
@@ -71,9 +72,9 @@ describe(BackgroundWorker *worker, int64 id)
 
 /* The launcher shall look after moves that have no process. */
 static void
-ask_for_another(void)
+request_next(void)
 {
-	sl_stat_flag_all(SL_SHARD_DIRTY);
+	sl_shmem_flag_all(SL_SHARD_DIRTY);
 }
 
 /* If no process is to be had, the launcher tries again later. */
@@ -82,19 +83,19 @@ try_start(int64 id)
 {
 	BackgroundWorker worker;
 
-	describe(&worker, id);
+	describe_worker(&worker, id);
 
-	/* Whoever waits for it is woken when it ends. */
+	/* The session that waits for it is woken when it ends. */
 	worker.bgw_notify_pid = MyProcPid;
 	if (RegisterDynamicBackgroundWorker(&worker, NULL))
 		return true;
-	ask_for_another();
+	request_next();
 	return false;
 }
 
 /* Has a move done.  Fails if no process is to be had. */
 void
-sl_move_start(int64 id)
+sl_move_start_worker(int64 id)
 {
 	if (!try_start(id))
 		ereport(ERROR,
@@ -106,7 +107,7 @@ sl_move_start(int64 id)
 
 /* Has one move in the queue done, then the next.  Returns false if no process is to be had. */
 bool
-sl_move_start_queue(void)
+sl_move_start_queue_worker(void)
 {
 	return try_start(0);
 }
@@ -122,13 +123,16 @@ has_room(List *moves, const SlMove *queued)
 	{
 		const SlMove *move = lfirst(cell);
 
-		if (move->parallel > 0 && move->from_shard == queued->from_shard && !sl_move_is_queued(move))
+		if (move->parallel > 0 && move->from_shard == queued->from_shard && move->phase != SL_MOVE_PHASE_QUEUED)
 			running++;
 	}
 	return running < queued->parallel;
 }
 
-/* Whoever asks for a move starts its process as well, after the commit. */
+/*
+ * The session that calls move_shardlet() starts its process as well, after the
+ * commit.
+ */
 static bool
 is_new(const SlMove *move)
 {
@@ -139,9 +143,9 @@ is_new(const SlMove *move)
 
 /* Has all moves done that are not over and have no process. */
 void
-sl_move_start_open(void)
+sl_move_start_workers(void)
 {
-	List	   *moves = sl_move_all_open();
+	List	   *moves = sl_move_list_open();
 	bool		has_next = false;
 	ListCell   *cell;
 
@@ -149,7 +153,7 @@ sl_move_start_open(void)
 	{
 		const SlMove *move = lfirst(cell);
 
-		if (sl_move_is_queued(move))
+		if (move->phase == SL_MOVE_PHASE_QUEUED)
 		{
 			has_next = has_next || has_room(moves, move);
 			continue;
@@ -158,7 +162,7 @@ sl_move_start_open(void)
 			continue;
 		sl_move_disown(move->id);
 		if (is_new(move))
-			ask_for_another();
+			request_next();
 		else
 			(void) try_start(move->id);
 	}
@@ -168,8 +172,18 @@ sl_move_start_open(void)
 		(void) try_start(0);
 }
 
+/* So long locks on the router are waited for, too. */
 static void
-rest(int milliseconds)
+take_limits(void)
+{
+	char		limit[16];
+
+	snprintf(limit, sizeof(limit), "%d", sl_move_wait_timeout);
+	SetConfigOption("lock_timeout", limit, PGC_USERSET, PGC_S_SESSION);
+}
+
+static void
+wait_and_reload(int milliseconds)
 {
 	if (milliseconds > 0)
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds,
@@ -180,10 +194,17 @@ rest(int milliseconds)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
+		take_limits();
 	}
 }
 
-/* Does one step.  Returns false when the move is over. */
+/*
+ * Does one step.  Returns false when the move is over.
+ *
+ * cancel_move() interrupts a step, whatever it waits for, and nothing else that this
+ * process does: a signal that comes in between is dropped.  It is sent after the
+ * row says so, which is read when the step begins.
+ */
 static bool
 try_step(int64 id)
 {
@@ -192,14 +213,19 @@ try_step(int64 id)
 
 	PG_TRY();
 	{
-		goes_on = sl_move_step(id);
+		QueryCancelPending = false;
+		RESUME_CANCEL_INTERRUPTS();
+		goes_on = sl_move_run_step(id);
+		HOLD_CANCEL_INTERRUPTS();
 	}
 	PG_CATCH();
 	{
+		/* An error lets all interrupts through again. */
+		HOLD_CANCEL_INTERRUPTS();
 		MemoryContextSwitchTo(TopMemoryContext);
 		error = CopyErrorData();
 
-		/* A process that is told to go does so. */
+		/* A SIGTERM is processed when the error is reported. */
 		HOLD_INTERRUPTS();
 		EmitErrorReport();
 		FlushErrorState();
@@ -209,16 +235,16 @@ try_step(int64 id)
 	PG_END_TRY();
 	if (error != NULL)
 	{
-		rest(sl_move_note_failure(id, error));
+		wait_and_reload(sl_move_note_failure(id, error));
 		MemoryContextSwitchTo(TopMemoryContext);
 		FreeErrorData(error);
 	}
 	return goes_on;
 }
 
-/* Takes on a move, if it is still there and nobody else is at it. */
+/* Takes on a move, if it is still open and has no other process. */
 static bool
-take(int64 id)
+take_move(int64 id)
 {
 	SlMove		move;
 
@@ -227,8 +253,8 @@ take(int64 id)
 	sl_move_lock(id);
 	if (sl_move_read(id, &move) && move.is_open)
 	{
-		if (sl_move_is_queued(&move))
-			strlcpy(move.phase, sl_move_first_phase(), sizeof(move.phase));
+		if (move.phase == SL_MOVE_PHASE_QUEUED)
+			move.phase = SL_MOVE_PHASE_MARK;
 		sl_move_update(&move);
 		return true;
 	}
@@ -244,12 +270,12 @@ take_queued(void)
 	ListCell   *cell;
 
 	sl_move_lock_queue();
-	moves = sl_move_all_open();
+	moves = sl_move_list_open();
 	foreach(cell, moves)
 	{
 		const SlMove *move = lfirst(cell);
 
-		if (sl_move_is_queued(move) && has_room(moves, move) && take(move->id))
+		if (move->phase == SL_MOVE_PHASE_QUEUED && has_room(moves, move) && take_move(move->id))
 			return move->id;
 	}
 	return 0;
@@ -263,20 +289,20 @@ find_work(int64 id)
 
 	StartTransactionCommand();
 	if (sl_catalog_is_installed())
-		result = id == 0 ? take_queued() : take(id) ? id : 0;
+		result = id == 0 ? take_queued() : take_move(id) ? id : 0;
 	CommitTransactionCommand();
 	return result;
 }
 
 /*
- * Somebody must go on if this process was ended or has failed.  Its locks are gone by
- * now, or the launcher would find that the move has a process.
+ * Wakes the launcher if this process was terminated or has failed.  Its locks are
+ * released by now, or the launcher would find that the move has a process.
  */
 static void
 note_exit(int code, Datum arg)
 {
 	if (code != 0)
-		ask_for_another();
+		request_next();
 }
 
 /*
@@ -288,6 +314,12 @@ settle_settings(void)
 {
 	SetConfigOption("default_transaction_read_only", "off", PGC_USERSET, PGC_S_SESSION);
 	SetConfigOption("shardlet.multi_shard_transactions", "on", PGC_USERSET, PGC_S_SESSION);
+
+	/* Values that are copied as text must lose nothing. */
+	SetConfigOption("datestyle", "ISO, YMD", PGC_USERSET, PGC_S_SESSION);
+	SetConfigOption("intervalstyle", "postgres", PGC_USERSET, PGC_S_SESSION);
+	SetConfigOption("extra_float_digits", "3", PGC_USERSET, PGC_S_SESSION);
+	take_limits();
 }
 
 void
@@ -301,14 +333,16 @@ shardlet_mover_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
 	on_shmem_exit(note_exit, (Datum) 0);
+	HOLD_CANCEL_INTERRUPTS();
 	settle_settings();
+	sl_deadlock_watch = true;
 #ifdef SL_FAULTS
 	SetConfigOption("shardlet.fault", order.fault, PGC_USERSET, PGC_S_SESSION);
 #endif
 	for (int64 move = find_work(order.move); move != 0; move = find_work(0))
 	{
 		while (try_step(move))
-			rest(0);
+			wait_and_reload(0);
 		sl_move_disown(move);
 	}
 	proc_exit(0);

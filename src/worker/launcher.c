@@ -30,11 +30,11 @@
 
 #include "base/base.h"
 #include "compat.h"
-#include "fanout/fanout.h"
-#include "map/map.h"
+#include "executor/multi_shard.h"
+#include "metadata/map.h"
+#include "metadata/shared_memory.h"
 #include "move/move.h"
-#include "stat/stat.h"
-#include "txn/txn.h"
+#include "transaction/transaction.h"
 #include "worker/worker.h"
 
 PGDLLEXPORT void shardlet_launcher_main(Datum arg);
@@ -49,7 +49,7 @@ PGDLLEXPORT void shardlet_recovery_main(Datum arg);
 
 /* The launcher ---------------------------------------------------------------- */
 
-/* Databases that people can connect to; in the caller's context. */
+/* Databases that allow connections; in the caller's context. */
 static List *
 all_databases(void)
 {
@@ -119,7 +119,10 @@ look_at_databases(List *databases)
 
 		if (handle == NULL && handles != NIL)
 		{
-			/* No process is free: wait for one of ours. */
+			/*
+			 * No background process is free: wait until one of these has
+			 * ended.
+			 */
 			(void) WaitForBackgroundWorkerShutdown(llast(handles));
 			handle = start_pass(lfirst_oid(cell));
 		}
@@ -135,7 +138,7 @@ static List *
 dirty_databases(void)
 {
 	Oid		   *found;
-	int			count = sl_stat_dirty_databases(&found);
+	int			count = sl_shmem_dirty_databases(&found);
 	List	   *existing;
 	List	   *result = NIL;
 
@@ -147,7 +150,7 @@ dirty_databases(void)
 		if (list_member_oid(existing, found[i]))
 			result = lappend_oid(result, found[i]);
 		else
-			sl_stat_forget_database(found[i]);
+			sl_shmem_forget_database(found[i]);
 	}
 	return result;
 }
@@ -163,7 +166,7 @@ shardlet_launcher_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	context = AllocSetContextCreate(TopMemoryContext, "shardlet launcher", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);
-	sl_stat_set_launcher(MyLatch);
+	sl_shmem_set_launcher(MyLatch);
 	look_at_databases(all_databases());
 	for (;;)
 	{
@@ -189,14 +192,14 @@ shardlet_launcher_main(Datum arg)
 /* One pass over a database ------------------------------------------------------ */
 
 static void
-begin(void)
+begin_transaction(void)
 {
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
 static void
-commit(void)
+commit_transaction(void)
 {
 	PopActiveSnapshot();
 	CommitTransactionCommand();
@@ -210,9 +213,9 @@ send_copies(int32 shard, int limit_ms)
 
 	PG_TRY();
 	{
-		begin();
+		begin_transaction();
 		done = sl_publish_copies_to(shard, limit_ms);
-		commit();
+		commit_transaction();
 	}
 	PG_CATCH();
 	{
@@ -252,7 +255,7 @@ recover_database(Oid database)
 
 	if (!sl_catalog_is_installed())
 	{
-		sl_stat_forget_database(database);
+		sl_shmem_forget_database(database);
 		return NIL;
 	}
 	sl_recover_all(&finished);
@@ -260,7 +263,7 @@ recover_database(Oid database)
 	if (finished > 0)
 		ereport(LOG,
 				errmsg("finished %d prepared transactions on shards", finished));
-	sl_move_start_open();
+	sl_move_start_workers();
 	return sl_publish_outdated();
 }
 
@@ -275,12 +278,12 @@ shardlet_recovery_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
-	begin();
+	begin_transaction();
 	shards = recover_database(database);
 	old_context = MemoryContextSwitchTo(context);
 	shards = list_copy(shards);
 	MemoryContextSwitchTo(old_context);
-	commit();
+	commit_transaction();
 	MemoryContextSwitchTo(context);
 	send_all_copies(shards);
 }

@@ -105,7 +105,7 @@ make_plain app_s3
 copy_tables "app_$place" app_s3
 figure "read_only move / plain COPY of the same rows" "$(read_only_ratio 1)" "at most 1.5"
 
-# One half goes to and fro, and so the other one is behind it or before it.
+# One half goes to and fro, and so the other one follows or precedes it.
 place=$(psql -XAtqc "SELECT shard FROM shardlet.shardlets WHERE shardlet = $shopped")
 shopped=$(psql -XAtqc "SELECT min(s) FROM shardlet.split_shardlet($shopped) s")
 figure "the same of one half, while the other half stays" "$(read_only_ratio 0.5)"

@@ -106,6 +106,21 @@ SELECT count(DISTINCT lower(code)), count(DISTINCT sorted), count(DISTINCT code 
 SELECT count(DISTINCT m), count(DISTINCT c), count(DISTINCT ia), count(DISTINCT jb), count(DISTINCT n) FROM kinds;
 SELECT count(DISTINCT v), count(v), count(DISTINCT n) FROM skew;
 SELECT v, count(DISTINCT customer_id), count(DISTINCT n) FROM skew GROUP BY v HAVING count(DISTINCT customer_id) > 2 ORDER BY 1;
+-- Aggregates of one argument: those that PostgreSQL lets share a state, and those that only look like it.
+SELECT count(customer_id), count(DISTINCT customer_id) FROM orders;
+SELECT count(DISTINCT customer_id), count(customer_id) FROM orders;
+SELECT count(DISTINCT customer_id), count(customer_id), count(*), sum(customer_id), avg(customer_id), sum(DISTINCT customer_id), min(customer_id), variance(customer_id) FROM orders;
+SELECT status, count(customer_id), count(DISTINCT customer_id), sum(customer_id), avg(customer_id) FROM orders GROUP BY status ORDER BY 1;
+SELECT status, count(DISTINCT customer_id), count(customer_id) FROM orders GROUP BY status HAVING count(customer_id) > count(DISTINCT customer_id) ORDER BY 1;
+SELECT status FROM orders GROUP BY status HAVING count(DISTINCT customer_id) < count(customer_id) ORDER BY count(customer_id), count(DISTINCT customer_id), 1;
+SELECT count(customer_id) FILTER (WHERE total > 50), count(DISTINCT customer_id) FILTER (WHERE total > 50), count(customer_id), count(DISTINCT customer_id) FROM orders;
+SELECT status, count(DISTINCT customer_id) FILTER (WHERE order_id > 1), count(customer_id) FILTER (WHERE order_id > 1), sum(customer_id) FILTER (WHERE order_id > 1), avg(customer_id) FILTER (WHERE order_id > 1)
+	FROM orders GROUP BY status ORDER BY 1;
+SELECT c.region, count(c.customer_id), count(DISTINCT c.customer_id), count(o.customer_id), count(DISTINCT o.customer_id) FROM customers c LEFT JOIN orders o USING (customer_id) GROUP BY c.region ORDER BY 1;
+SELECT count(customer_id) - count(DISTINCT customer_id) AS more, count(customer_id) = count(DISTINCT customer_id) AS same FROM orders;
+SELECT count(DISTINCT customer_id) FROM orders HAVING count(customer_id) > 10;
+SELECT sum(order_id), avg(order_id), sum(order_id) FILTER (WHERE total > 50), avg(order_id) FILTER (WHERE total > 50), sum(DISTINCT order_id) FROM orders;
+SELECT (SELECT count(customer_id) FROM orders), (SELECT count(DISTINCT customer_id) FROM orders), count(customer_id), count(DISTINCT customer_id) FROM customers;
 SELECT array_agg(DISTINCT status ORDER BY status DESC), array_agg(DISTINCT order_id) = array_agg(DISTINCT order_id ORDER BY order_id) FROM orders;
 SELECT status, (array_agg(customer_id ORDER BY total DESC NULLS LAST, customer_id, order_id))[1:3] FROM orders GROUP BY status ORDER BY 1;
 SELECT count(ALL status), sum(ALL order_id) FROM orders;

@@ -186,3 +186,29 @@ UPDATE orders o SET total = 5 FROM orders p, items i WHERE p.customer_id = o.cus
 UPDATE orders SET total = total * 100000 WHERE total > 90 RETURNING customer_id, order_id, total;
 UPDATE members SET logins = 2000000000 / logins WHERE customer_id = 5 AND logins > 0 RETURNING member_id, logins;
 UPDATE members SET logins = 1000000 / (logins - 4) WHERE customer_id < 9 AND logins = 5 RETURNING customer_id, member_id, logins;
+
+-- Conditions and values that take the whole row, where the planner wants the row as well.
+
+-- transaction
+UPDATE customers c SET name = x.name FROM (VALUES (1, 'a'), (2, 'b'), (3, NULL)) x(id, name) WHERE x.id = key_of(c) AND x.name IS NOT NULL;
+
+-- transaction
+UPDATE customers c SET name = x.name FROM (VALUES (1, 'a'), (2, 'b')) x(id, name) WHERE x.id = key_of(c) RETURNING c, x, key_of(c);
+
+-- transaction
+UPDATE customers c SET region = key_of(c)::text, name = c::text FROM products p WHERE key_of(c) = p.product_id RETURNING c, p;
+
+-- transaction
+UPDATE customers c SET name = p.name FROM customers p WHERE p.customer_id = key_of(c) + 1 AND c.customer_id < 9 RETURNING c, p;
+
+-- transaction
+UPDATE orders o SET status = 'void' FROM customers c WHERE c.customer_id = o.order_id AND total_of(o) > 50 RETURNING o, c;
+
+-- transaction
+UPDATE orders o SET total = total_of(o) + 1 WHERE EXISTS (SELECT FROM regions r WHERE length(r.region) * 10 < total_of(o)) RETURNING o;
+
+-- transaction
+UPDATE customers c SET (name, region) = (SELECT key_of(c)::text, c::text) FROM (VALUES (5), (6)) x(id) WHERE x.id = key_of(c) RETURNING c;
+
+-- transaction
+UPDATE tree t SET node = t.node + 1000 FROM (VALUES (5), (6)) x(id) WHERE x.id::text = (t).node::text RETURNING t, x;

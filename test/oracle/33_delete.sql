@@ -88,3 +88,9 @@ INSERT INTO skew (customer_id, n, v) VALUES (1, 1, 'x');
 TRUNCATE skew;
 ROLLBACK TO a;
 SELECT count(*) FROM skew;
+
+-- transaction
+DELETE FROM items i USING (VALUES (1), (2)) x(id) WHERE i::text LIKE '(' || x.id || ',%' RETURNING i, x;
+
+-- transaction
+WITH d AS (DELETE FROM skew s USING products p WHERE s.n = p.product_id AND s IS NOT NULL RETURNING s, p) SELECT (d.s).customer_id, d.s, d.p FROM d;

@@ -36,3 +36,116 @@ WITH a AS (DELETE FROM nothing RETURNING *) INSERT INTO notes (customer_id, body
 SELECT count(*) FROM nothing;
 -- with 3 | 4 | 5
 WITH a AS (UPDATE customers SET region = 'p' || $1 WHERE customer_id = $1::bigint RETURNING *) SELECT a.customer_id, a.region, count(o.*) FROM a LEFT JOIN orders o USING (customer_id) GROUP BY 1, 2;
+
+-- What a statement writes is not there for its other parts.
+
+-- transaction
+WITH i AS (INSERT INTO holes VALUES (501, 1), (502, 2), (503, 2), (504, 2) RETURNING *) DELETE FROM holes WHERE a = (SELECT max(a) FROM i);
+WITH i AS (INSERT INTO holes VALUES (511, 1), (512, 4), (513, 4), (514, 4) RETURNING *) UPDATE holes SET b = -1 WHERE a = (SELECT max(a) FROM i) RETURNING *;
+WITH i AS (INSERT INTO holes SELECT id + 3000, a, b FROM holes WHERE a = 5 RETURNING *) UPDATE holes h SET c = 'i' FROM i WHERE i.a = h.a;
+WITH i AS (INSERT INTO holes SELECT id + 4000, a, b FROM holes WHERE a = 5 RETURNING *) DELETE FROM holes h USING products p, i WHERE p.product_id = h.a AND i.id = h.id + 4000;
+WITH i AS (INSERT INTO holes VALUES (521, 6), (522, 6), (523, 6)) DELETE FROM holes WHERE a = 6;
+WITH i AS (INSERT INTO holes VALUES (531, 6), (532, 6), (533, 6)) INSERT INTO holes SELECT id + 5000, a FROM holes WHERE a = 6;
+WITH i AS (INSERT INTO holes VALUES (541, 6), (542, 6) RETURNING id), u AS (UPDATE holes SET c = 'u' WHERE a = 6 RETURNING id), d AS (DELETE FROM holes WHERE a = 0 RETURNING id) SELECT (SELECT count(*) FROM i), (SELECT count(*) FROM u), (SELECT count(*) FROM d), count(*) FROM holes;
+WITH i AS (INSERT INTO holes VALUES (551, 6), (552, 6) RETURNING id) SELECT id FROM holes WHERE a = 6 AND (SELECT count(*) FROM i) = 2 ORDER BY id FOR UPDATE;
+
+-- transaction
+-- writes holes
+DELETE FROM holes WHERE a = (SELECT fill_holes());
+
+-- transaction
+-- writes holes
+DELETE FROM holes WHERE id = 9 AND a = (SELECT fill_holes());
+
+-- transaction
+-- writes holes
+UPDATE holes SET b = -2 WHERE a = (SELECT fill_holes()) RETURNING *;
+
+-- transaction
+-- writes holes
+UPDATE holes SET b = (SELECT fill_holes()) WHERE a = 2;
+
+-- transaction
+-- writes holes
+UPDATE holes h SET c = p.name FROM products p WHERE p.product_id = h.id AND h.a = (SELECT fill_holes());
+
+-- transaction
+-- writes holes
+UPDATE holes SET id = id + 100 WHERE a = (SELECT fill_holes());
+
+-- transaction
+-- writes holes
+INSERT INTO holes SELECT id + 100, a, b FROM holes WHERE a = (SELECT fill_holes());
+
+-- transaction
+-- writes holes
+SELECT id, b FROM holes WHERE a = (SELECT fill_holes()) ORDER BY id;
+
+-- transaction
+-- writes holes
+SELECT id, b FROM holes WHERE a = (SELECT fill_holes()) ORDER BY id FOR UPDATE;
+
+-- transaction
+-- writes holes
+SELECT id FROM holes WHERE a = (SELECT change_holes()) ORDER BY id FOR UPDATE;
+
+-- transaction
+-- writes holes
+UPDATE holes SET b = -3 WHERE add_hole(id) AND id < 20;
+
+-- transaction
+-- writes holes
+WITH w AS (SELECT fill_holes() AS n) DELETE FROM holes USING w WHERE a = w.n;
+
+-- A function that has changed the row itself is an error.
+
+-- transaction
+-- fails 27000
+UPDATE holes SET b = 1 WHERE a = (SELECT change_holes());
+
+-- transaction
+-- fails 27000
+DELETE FROM holes WHERE a = (SELECT change_holes());
+
+-- transaction
+-- fails 27000
+UPDATE holes SET b = 1 WHERE id = 9 AND a = (SELECT change_holes());
+
+-- transaction
+-- fails 27000
+UPDATE holes h SET c = p.name FROM products p WHERE p.product_id = h.id AND h.a = (SELECT change_holes());
+
+-- transaction
+-- fails 27000
+UPDATE holes SET c = 'x' WHERE change_hole(id);
+
+-- transaction
+-- fails 27000
+DELETE FROM holes WHERE change_hole(id);
+
+-- A row that the statement has changed already is left as it is.
+
+-- transaction
+WITH u AS (UPDATE holes SET b = 10 RETURNING *) UPDATE holes h SET b = 5 FROM u WHERE u.id = h.id;
+WITH u AS (UPDATE holes SET b = 11 RETURNING *) UPDATE holes SET b = 5 WHERE id IN (SELECT id FROM u);
+WITH u AS (UPDATE holes SET b = 12 RETURNING *) UPDATE holes SET b = 5 WHERE a < (SELECT count(*) FROM u);
+WITH u AS (UPDATE holes SET b = 13 WHERE id < 20) UPDATE holes SET b = 5 WHERE a > 2;
+WITH u AS (UPDATE holes h SET c = p.name FROM products p WHERE p.product_id = h.id AND h.id < 20 RETURNING h.*) UPDATE holes SET b = 6 WHERE a < (SELECT count(*) FROM u);
+WITH u AS (UPDATE holes h SET c = p.name FROM products p WHERE p.product_id = h.id AND h.id < 20 RETURNING h.*) UPDATE holes h SET b = 6 FROM u WHERE u.id = h.id RETURNING h.*;
+WITH u AS (UPDATE holes SET b = 14 WHERE id < 10 RETURNING *) DELETE FROM holes h USING u WHERE u.id = h.id;
+WITH u AS (UPDATE holes SET b = 15 WHERE id < 10 RETURNING *) DELETE FROM holes WHERE a < (SELECT count(*) FROM u) AND id < 15;
+WITH d AS (DELETE FROM holes WHERE id BETWEEN 20 AND 22 RETURNING *) UPDATE holes h SET b = 7 FROM d WHERE d.id = h.id;
+WITH d AS (DELETE FROM holes WHERE id BETWEEN 23 AND 25 RETURNING *) UPDATE holes SET b = 8 WHERE id > 20 AND id < 20 + (SELECT count(*) FROM d) * 5;
+WITH d AS (DELETE FROM holes WHERE id BETWEEN 26 AND 28 RETURNING *) DELETE FROM holes WHERE id > 25 AND id < 25 + (SELECT count(*) FROM d) * 3 RETURNING id;
+WITH d AS (DELETE FROM holes WHERE id BETWEEN 34 AND 36 RETURNING *) INSERT INTO holes SELECT id + 6000, a, b, c, d FROM d;
+WITH u AS (UPDATE holes SET id = id + 7000 WHERE id BETWEEN 37 AND 38 RETURNING *) UPDATE holes SET b = 9 WHERE id > 35 AND (SELECT count(*) FROM u) = 2;
+WITH u AS (UPDATE holes SET b = 16 WHERE id BETWEEN 39 AND 40 RETURNING *) UPDATE holes SET id = id + 7000 WHERE id BETWEEN 39 AND 45 AND (SELECT count(*) FROM u) = 2;
+WITH a AS (UPDATE holes SET b = 1 WHERE id < 13 RETURNING *), b AS (UPDATE holes SET b = 2 WHERE id < 15 RETURNING *), c AS (DELETE FROM holes WHERE id < 17 RETURNING *) SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b), (SELECT count(*) FROM c);
+
+-- transaction
+-- fails 21000
+WITH u AS (UPDATE holes SET b = 3 RETURNING *) INSERT INTO holes (id, a) SELECT id, 2 FROM u ON CONFLICT (id) DO UPDATE SET b = 8;
+
+-- transaction
+-- fails 21000
+WITH i AS (INSERT INTO holes (id, a) VALUES (601, 1), (602, 1), (603, 1) RETURNING *) INSERT INTO holes (id, a) SELECT id, 2 FROM i ON CONFLICT (id) DO UPDATE SET b = 8;

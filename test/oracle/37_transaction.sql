@@ -157,6 +157,45 @@ SELECT c.customer_id, o.order_id FROM customers c LEFT JOIN orders o USING (cust
 SELECT c.customer_id, n.note_id FROM customers c JOIN notes n USING (customer_id) WHERE c.customer_id < 12 ORDER BY 1, 2 FOR UPDATE;
 SELECT c.customer_id, r.tax FROM customers c JOIN regions r USING (region) WHERE c.customer_id < 12 ORDER BY 1 FOR SHARE;
 SELECT customer_id, order_id FROM orders ORDER BY created, customer_id LIMIT 5 FOR UPDATE SKIP LOCKED;
+SELECT customer_id, order_id FROM orders ORDER BY created, customer_id LIMIT 5 OFFSET 3 FOR UPDATE;
+SELECT customer_id, order_id, status FROM orders WHERE status = 'new' ORDER BY customer_id DESC, order_id LIMIT 7 FOR SHARE NOWAIT;
+SELECT * FROM customers ORDER BY customer_id LIMIT 3 FOR NO KEY UPDATE;
+SELECT count(*) FROM (SELECT customer_id FROM customers LIMIT 3 FOR KEY SHARE SKIP LOCKED) x;
+SELECT count(*) FROM (SELECT customer_id FROM customers LIMIT 3 OFFSET 2 FOR UPDATE) x;
+SELECT customer_id FROM customers ORDER BY customer_id LIMIT 0 FOR UPDATE SKIP LOCKED;
+SELECT customer_id FROM customers WHERE customer_id < 0 ORDER BY customer_id LIMIT 2 FOR UPDATE SKIP LOCKED;
+SELECT customer_id FROM customers WHERE customer_id < 4 ORDER BY customer_id LIMIT 20 FOR UPDATE SKIP LOCKED;
+SELECT customer_id FROM customers WHERE customer_id < 4 ORDER BY customer_id LIMIT 20 OFFSET 20 FOR UPDATE NOWAIT;
+SELECT customer_id FROM customers ORDER BY customer_id LIMIT NULL OFFSET 175 FOR UPDATE;
+SELECT customer_id, name || '!' FROM customers ORDER BY name, customer_id LIMIT (SELECT 4) FOR UPDATE;
+-- fails 2201W
+SELECT customer_id FROM customers ORDER BY customer_id LIMIT -1 FOR UPDATE;
+
+-- transaction
+SELECT customer_id FROM customers WHERE customer_id = (SELECT customer_id FROM customers ORDER BY customer_id DESC LIMIT 1 FOR UPDATE SKIP LOCKED);
+SELECT customer_id FROM customers WHERE customer_id IN (SELECT customer_id FROM customers ORDER BY customer_id DESC LIMIT 4 FOR UPDATE SKIP LOCKED) ORDER BY 1;
+SELECT customer_id FROM customers WHERE customer_id NOT IN (SELECT customer_id FROM customers ORDER BY customer_id DESC LIMIT 170 FOR UPDATE) AND customer_id < 30 ORDER BY 1;
+SELECT customer_id, customer_id IN (SELECT customer_id FROM customers ORDER BY customer_id LIMIT 2 FOR UPDATE) FROM customers WHERE customer_id < 5 ORDER BY 1;
+SELECT x.customer_id, c.name FROM customers c JOIN (SELECT customer_id FROM orders WHERE status = 'new' ORDER BY customer_id, order_id LIMIT 3 FOR UPDATE SKIP LOCKED) x USING (customer_id) ORDER BY 1, 2;
+SELECT c.customer_id, (SELECT o.order_id FROM orders o WHERE o.total > c.customer_id ORDER BY o.total, o.customer_id, o.order_id LIMIT 1 FOR SHARE SKIP LOCKED) FROM customers c WHERE c.customer_id < 5 ORDER BY 1;
+SELECT * FROM (SELECT customer_id FROM customers ORDER BY customer_id LIMIT 2 FOR UPDATE) a UNION ALL SELECT * FROM (SELECT customer_id FROM customers ORDER BY customer_id DESC LIMIT 2 FOR UPDATE) b ORDER BY 1;
+UPDATE customers SET name = 'taken' WHERE customer_id = (SELECT customer_id FROM customers WHERE name <> 'taken' ORDER BY customer_id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING customer_id;
+UPDATE customers SET name = 'taken' WHERE customer_id IN (SELECT customer_id FROM customers WHERE name <> 'taken' ORDER BY customer_id LIMIT 5 FOR UPDATE SKIP LOCKED);
+WITH x AS (SELECT customer_id FROM customers WHERE name <> 'taken' ORDER BY customer_id LIMIT 3 FOR UPDATE SKIP LOCKED) UPDATE customers c SET name = 'taken' FROM x WHERE c.customer_id = x.customer_id RETURNING c.customer_id;
+DELETE FROM notes WHERE note_id IN (SELECT note_id FROM notes ORDER BY note_id LIMIT 3 FOR UPDATE SKIP LOCKED);
+SAVEPOINT a;
+UPDATE customers SET name = 'again' WHERE customer_id IN (SELECT customer_id FROM customers WHERE name = 'taken' ORDER BY customer_id DESC LIMIT 2 OFFSET 1 FOR UPDATE);
+SELECT customer_id, name FROM customers WHERE name IN ('taken', 'again') ORDER BY 1;
+ROLLBACK TO a;
+SELECT customer_id, name FROM customers WHERE name IN ('taken', 'again') ORDER BY 1;
+
+-- transaction
+-- with 1, 0 | 3, 2 | 0, 5 | NULL, 176
+SELECT customer_id FROM customers ORDER BY customer_id LIMIT $1 OFFSET $2 FOR UPDATE SKIP LOCKED;
+-- with 2, 0 | 4, 1
+SELECT customer_id FROM customers ORDER BY customer_id LIMIT $1 OFFSET $2 FOR UPDATE;
+
+-- transaction
 SELECT * FROM (SELECT customer_id FROM customers WHERE customer_id < 5 FOR UPDATE) x ORDER BY 1;
 WITH x AS (SELECT customer_id FROM customers WHERE customer_id < 5 FOR UPDATE) SELECT count(*) FROM x;
 SELECT customer_id FROM customers WHERE customer_id IN (SELECT customer_id FROM orders WHERE total > 98 FOR UPDATE) ORDER BY 1;

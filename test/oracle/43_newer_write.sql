@@ -1,6 +1,6 @@
 -- Writes with what PostgreSQL has had since 16, 17 or 18.
 
--- What a row was before, on all roads.
+-- What a row was before, with all plans.
 
 -- transaction
 -- since 18

@@ -15,6 +15,10 @@
 #	blackhole	nothing is forwarded any more, sockets stay open; until normal,
 #				which forwards what waited, as a network does when it is back
 #	mute		the same for this connection alone
+# and whatever %alteration has a function for (FuzzingProxy.pm): the message is
+# replaced by what that makes of it; if its name begins with "endless", that is sent
+# to the router again and again, over all connections, until normal, and nothing else
+# over this one.
 # Conditions, all of which must hold:
 #	nth  => 1	the nth such message from now on, over all connections
 #	type => 'Q'	its type
@@ -23,7 +27,8 @@
 # reset resets all connections, with what waited, and forwards again.
 #
 # counts returns how many messages of each side were seen since the last normal
-# or rule, those of the log-in included, and whether the rule has struck.
+# or rule, those of the log-in included, and whether the rule has struck; types the
+# types of the server's, one character each.
 #
 # The proxy is a process of its own, because the test sits in psql while
 # messages flow.  Commands go over a socket pair and are answered, so a rule is
@@ -45,6 +50,9 @@ use constant CANCEL_REQUEST => 80877102;
 use constant SSL_REQUEST    => 80877103;
 use constant GSS_REQUEST    => 80877104;
 
+# What may be made of a message, by name; known when the proxy is made.
+our %alteration;
+
 # A side that does not read stops the other from being read.
 use constant MAX_WAITING => 1024 * 1024;
 
@@ -62,7 +70,7 @@ sub new
 	{
 		close $ours;
 
-		# prove waits until nobody holds the test's output any more.
+		# prove waits until no process holds the test's output any more.
 		open STDIN,  '<', '/dev/null';
 		open STDOUT, '>', '/dev/null';
 		open STDERR, '>', '/dev/null';
@@ -112,6 +120,14 @@ sub counts
 	return (client => $client, server => $server, struck => $struck);
 }
 
+sub types
+{
+	my ($self) = @_;
+	my $answer = $self->_command('types');
+	chomp $answer;
+	return $answer;
+}
+
 sub stop
 {
 	my ($self) = @_;
@@ -145,7 +161,7 @@ sub _command
 # holds bytes that are not a whole message yet, or may not be forwarded; "out"
 # bytes that the socket has not taken yet.
 
-my (%end, $rule, $blackhole, %count, $struck);
+my (%end, $rule, $blackhole, %count, $struck, $types, $endless);
 
 sub _serve
 {
@@ -156,6 +172,10 @@ sub _serve
 	{
 		my @reading = grep { !$_->{eof} && !$_->{mute} && length $_->{peer}{out} < MAX_WAITING } values %end;
 		@reading = () if $blackhole;
+		if (length $endless)
+		{
+			$_->{out} .= $endless for grep { $_->{side} eq 'client' && length $_->{out} < MAX_WAITING } values %end;
+		}
 		my $read = IO::Select->new($listener, $control, map { $_->{socket} } @reading);
 		my $write = IO::Select->new(map { $_->{socket} } grep { length $_->{out} } values %end);
 		my ($readable, $writable) = IO::Select->select($read, $write, undef);
@@ -187,6 +207,8 @@ sub _forget
 	undef $rule;
 	$blackhole = 0;
 	$struck    = 0;
+	$types     = '';
+	$endless   = '';
 	%count     = (client => 0, server => 0);
 	return;
 }
@@ -202,6 +224,11 @@ sub _obey
 	if ($action eq 'counts')
 	{
 		syswrite $control, "$count{client} $count{server} $struck\n";
+		return;
+	}
+	if ($action eq 'types')
+	{
+		syswrite $control, "$types\n";
 		return;
 	}
 	_forget();
@@ -290,6 +317,7 @@ sub _forward
 			$end->{framed} = 1 if $code != CANCEL_REQUEST;
 		}
 		$count{ $end->{side} }++;
+		$types .= substr($message, 0, 1) if $end->{side} eq 'server' && length $types < 10000;
 		my $action = _strikes($end, $message) ? $rule->{action} : '';
 		if ($action eq 'cut')
 		{
@@ -303,6 +331,13 @@ sub _forward
 			undef $rule;
 			last;
 		}
+		if ($action =~ /^endless/)
+		{
+			$endless = $alteration{$action}->($message);
+			$end->{mute} = 1;
+			undef $rule;
+			last;
+		}
 		if ($action eq 'mute')
 		{
 			$_->{mute} = 1 for $end, $end->{peer};
@@ -310,7 +345,8 @@ sub _forward
 			last;
 		}
 		undef $rule if $action;
-		$end->{peer}{out} .= $message if !$action;
+		$message = $alteration{$action} ? $alteration{$action}->($message) : '' if $action;
+		$end->{peer}{out} .= $message;
 		$done += $length;
 	}
 	substr($end->{in}, 0, $done, '');

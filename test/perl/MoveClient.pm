@@ -342,7 +342,7 @@ sub join_all
 }
 
 # One snapshot for several statements: it sees each row once and the same each time,
-# or has to begin anew.
+# or has to start again.
 sub repeat
 {
 	my ($self) = @_;

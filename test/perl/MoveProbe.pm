@@ -19,12 +19,12 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-# Where a move can be stopped, in order: before a step, and behind it before that
+# Where a move can be stopped, in order: before a step, and after it before that
 # is recorded.
 my %points = (
 	forth => [ map { ("move_$_", "move_${_}_done") } qw(mark wait copy verify switch settle remove finish) ],
 	online => [ (map { ("move_$_", "move_${_}_done") } qw(mark wait copy follow switch detach settle remove finish)),
-		'move_copy_slot', 'move_copy_subscribe', 'move_copy_compare', 'move_switch_lock', 'move_switch_marker' ],
+		'move_copy_subscribe', 'move_copy_slot', 'move_copy_lock', 'move_copy_rows', 'move_copy_enable', 'move_copy_compare', 'move_switch_lock', 'move_switch_marker' ],
 	back => [ map { ("move_$_", "move_${_}_done") } qw(undo undo_remove undo_finish) ]);
 
 sub points
@@ -42,8 +42,7 @@ sub new
 		SELECT shardlet.create_map('mv', shards => '{s1, s2}', shardlets => 4);
 		CREATE TABLE customers (id bigint PRIMARY KEY, name text);
 		CREATE TABLE orders (customer_id bigint REFERENCES customers, id bigint, v int, PRIMARY KEY (customer_id, id));
-		SELECT shardlet.distribute('customers', 'mv', 'id');
-		SELECT shardlet.distribute('orders', 'mv', 'customer_id');
+		SELECT shardlet.distribute_tables('{customers, orders}', 'mv', '{id, customer_id}');
 		INSERT INTO customers SELECT i, 'c' || i FROM generate_series(1, $self->{rows} / 10) i;
 		INSERT INTO orders SELECT i % ($self->{rows} / 10) + 1, i, i FROM generate_series(1, $self->{rows}) i});
 	$self->{shardlet} = $c->sql(q{SELECT min(shardlet) FROM shardlet.shardlets WHERE map = 'mv'});

@@ -84,7 +84,7 @@ sub _transaction
 	for my $i (1 .. 1 + int rand 3)
 	{
 		my $savepoint = rand() < 0.5;
-		# Numbers of parameters and aliases begin anew with each statement.
+		# Numbers of parameters and aliases start again with each statement.
 		my $next = RandomWrite->new(seed => $number * 10 + $i, parameters => $prepared);
 
 		push @steps, { sql => "SAVEPOINT s$i" } if $savepoint;

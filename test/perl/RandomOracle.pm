@@ -1,15 +1,15 @@
 
 # RandomOracle
 #	Runs random cases (RandomCase) on plain tables and on a router, there on each of
-#	several roads, and compares everything that a client can see.
+#	several plans, and compares everything that a client can see.
 #
 #	my $oracle = RandomOracle->new(plain => $session, other => $session,
-#		roads => [ [ 'as it is', $session ], [ 'no ship', $session ] ]);
+#		plans => [ [ 'as it is', $session ], [ 'no ship', $session ] ]);
 #	my @problems = $oracle->run(RandomCase->new(42));
 #
 # "other" is a second plain database with its rows in another order and with other
 # plans.  What differs there, too, is not defined by SQL: a mistake of the generator,
-# counted and not reported.  With "self_test" the roads are plain databases as well.
+# counted and not reported.  With "self_test" the plans are plain databases as well.
 
 package RandomOracle;
 
@@ -24,11 +24,11 @@ sub new
 {
 	my ($class, %option) = @_;
 	my $self = bless { %option, count => { cases => 0, statements => 0, errors => 0, undefined => 0, skipped => 0, slow => 0 } }, $class;
-	$self->{table_oracle} = TableOracle->new(plain => $option{plain}, router => $option{roads}[0][1]);
+	$self->{table_oracle} = TableOracle->new(plain => $option{plain}, router => $option{plans}[0][1]);
 	return $self;
 }
 
-# Problems of a case, each a text; none if all roads give what plain tables give.
+# Problems of a case, each a string; none if all plans give what plain tables give.
 sub run
 {
 	my ($self, $case) = @_;
@@ -43,9 +43,9 @@ sub run
 		$self->{count}{skipped}++;
 		return;
 	}
-	for my $road (@{ $self->{roads} })
+	for my $plan (@{ $self->{plans} })
 	{
-		my ($name, $session) = @$road;
+		my ($name, $session) = @$plan;
 		my $start = time;
 		my @router = $self->_answers($session, $case, !$self->{self_test});
 		my ($step, @found) = $self->_difference($case, \@plain, \@router);
@@ -63,7 +63,7 @@ sub run
 			push @{ $self->{undefined} }, "case $case->{number}: @found";
 			return;
 		}
-		push @problems, { road => $name, session => $session, step => $step, found => \@found };
+		push @problems, { plan => $name, session => $session, step => $step, found => \@found };
 	}
 	return @problems;
 }
@@ -216,7 +216,7 @@ sub report
 	my $problem = $problems[0];
 	my @steps = @{ $case->{steps} }[ 0 .. $problem->{step} - 1 ];
 	my $short = $self->shorten($case, $problem);
-	my @lines = ("case $case->{number}, step $problem->{step}: " . join(', ', map { $_->{road} } @problems));
+	my @lines = ("case $case->{number}, step $problem->{step}: " . join(', ', map { $_->{plan} } @problems));
 
 	push @lines, map { "SET $_->[0] = $_->[1];" } @{ $case->{settings} };
 	push @lines, "$case->{begin};" if $case->{begin};

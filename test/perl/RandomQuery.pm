@@ -7,7 +7,7 @@
 #	print "$query->{sql}\n";
 #
 # What would let two correct servers differ is not made: LIMIT without an order of
-# all columns, aggregates that depend on the order of rows without ORDER BY, sums of
+# all columns, aggregates that depend on the order of rows without ORDER BY (but see RandomSorted), sums of
 # inexact numbers, numbers that are equal and look different (all numeric columns
 # have two digits, and so has what is computed from them), errors that depend on
 # which row comes first.
@@ -23,10 +23,10 @@ use warnings;
 
 use RandomSchema;
 
-use parent 'RandomExpression';
+use parent qw(RandomExpression RandomSorted);
 
 # Tables of one map come together more often than by chance.
-my @customer_family = qw(customers customers orders orders items loose open_orders sums quiet products regions);
+my @customer_family = qw(customers customers orders orders items loose open_orders sums quiet recent products regions);
 my @families = (
 	(\@customer_family) x 4,
 	[qw(accounts entries)],
@@ -56,13 +56,14 @@ sub new
 sub top
 {
 	my ($self) = @_;
-	my $query = $self->_chance(0.12) ? $self->_with : $self->_chance(0.1) ? $self->_set_operation(0) : $self->query(0);
+	my $query = $self->_chance(0.12) ? $self->_with : $self->_chance(0.1) ? $self->_set_operation(0) : $self->_chance(0.12) ? $self->sorted_query
+		: $self->_chance(0.02) ? $self->sorted_first : $self->query(0);
 
 	@$query{qw(sql values)} = $self->with_values($query->{sql});
 	return $query;
 }
 
-# The SQL with its parameters numbered anew, because not all that was made is used,
+# The SQL with its parameters numbered again, because not all that was made is used,
 # and lists of values for them, enough of these for a generic plan; none if it has no
 # parameters.
 sub with_values
@@ -435,6 +436,8 @@ sub _grouped
 	my @groups = $self->_groups($scope);
 	my (@out, $group_by);
 
+	# Now and then most aggregates are over the key, to meet each other.
+	local $self->{key_share} = $self->_chance(0.2) ? 0.8 : 0.05;
 	for my $type (@types)
 	{
 		my @fitting = grep { $_->[1] eq $type } @groups;
@@ -505,6 +508,11 @@ sub _aggregate
 		return "($a + $b)" if $type eq 'int' || $type eq 'num';
 		return "coalesce($a, $b)";
 	}
+	if (($type eq 'int' || $type eq 'num') && $self->_chance($self->{key_share} // 0.05))
+	{
+		$call = $self->_aggregate_of_key($scope, $type);
+		return $call if $call;
+	}
 	my $choice = int rand 8;
 	if ($type eq 'int')
 	{
@@ -553,6 +561,25 @@ sub _aggregate
 	my $filter = $self->_chance(0.15) ? ' FILTER (WHERE ' . $self->condition($scope, 2) . ')' : '';
 	$call =~ s/ FILTER/$filter/ or $call .= $filter;
 	return $call;
+}
+
+# One of several aggregates over the same key column, with the same FILTER or none: PostgreSQL lets those
+# of one transition function share a state.
+sub _aggregate_of_key
+{
+	my ($self, $scope, $type) = @_;
+	my ($relation) = grep { $_->{table} && $_->{table}{key} } @$scope;
+	return undef unless $relation;
+	my ($column) = grep { $_->[0] eq $relation->{table}{key}[0] } @{ $relation->{columns} };
+	return undef unless $column;
+	my $x = "$relation->{alias}.$column->[0]";
+	my $same = ($self->{same_filter}{$x} //= $self->_chance(0.5) ? '' : ' FILTER (WHERE ' . $self->condition($scope, 2) . ')');
+	my $filter = $self->_chance(0.7) ? $same : '';
+
+	return "count($x)$filter" if $column->[1] ne 'int' && $type eq 'int' && $self->_chance(0.5);
+	return $type eq 'int' ? "count(DISTINCT $x)$filter" : undef if $column->[1] ne 'int';
+	return 'round(' . $self->_pick("avg($x)", "avg(DISTINCT $x)", "var_pop($x)", "stddev($x)") . "$filter, 2)" if $type eq 'num';
+	return $self->_pick("count($x)", "count($x)", "count(DISTINCT $x)", "count(DISTINCT $x)", "sum($x)", "sum(DISTINCT $x)", "max($x)") . $filter;
 }
 
 ### Set operations and WITH

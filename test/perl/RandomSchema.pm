@@ -168,11 +168,30 @@ our %tables = (
 		columns => [ [qw(customer_id int customer)], [qw(name text name)], [qw(credit num)] ],
 		definition => q{SELECT customer_id, name, credit FROM customers WHERE region IS DISTINCT FROM 'west'},
 	},
+	recent => {
+		kind => 'view', unique => [ 'customer_id', 'order_id' ], key => ['customer_id'], map => 'customer',
+		columns => [ [qw(status text status)], [qw(customer_id int customer)], [qw(order_id int int)], [qw(total num)] ],
+		definition => q{SELECT status, customer_id, order_id, total FROM orders ORDER BY status, placed DESC, customer_id, order_id},
+	},
 );
 
 # Tables that others refer to come first.
 our @order = qw(products regions customers orders items loose tree accounts entries sites readings events config limits notes);
-our @views = qw(open_orders sums quiet);
+our @views = qw(open_orders sums quiet recent);
+
+# An aggregate without a combine function, and the first row of a query.
+our $functions = q{
+	CREATE FUNCTION chain_step(text, text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce($1 || '>', '') || $2 $$;
+	CREATE AGGREGATE chain(text) (SFUNC = chain_step, STYPE = text);
+	CREATE FUNCTION first_of(query text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		r record;
+	BEGIN
+		EXECUTE query INTO r;
+		RETURN r::text;
+	END
+	$$;
+};
 
 our $maps = q{
 	SELECT shardlet.create_map('customer');
@@ -205,19 +224,25 @@ sub tables_sql
 
 sub views_sql
 {
-	return join '', map { "CREATE VIEW $_ " . ($tables{$_}{options} // '') . " AS $tables{$_}{definition};\n" } @views;
+	return join '', $functions, map { "CREATE VIEW $_ " . ($tables{$_}{options} // '') . " AS $tables{$_}{definition};\n" } @views;
 }
 
 sub distribute_sql
 {
 	my $sql = $maps;
+	my %of_map;
 
 	for my $name (@order)
 	{
 		my ($kind, $map, $key) = @{ $tables{$name} }{qw(kind map key)};
 		$sql .= "SELECT shardlet.make_reference('$name');\n" if $kind eq 'reference';
 		$sql .= "SELECT shardlet.place('$name', '$map');\n" if $kind eq 'placed';
-		$sql .= "SELECT shardlet.distribute('$name', '$map'" . ($key ? ", '" . join(', ', @$key) . "'" : '') . ");\n" if $kind eq 'sharded';
+		push @{ $of_map{$map} }, [ "'$name'", $key ? "'" . join(', ', @$key) . "'" : 'NULL' ] if $kind eq 'sharded';
+	}
+	for my $map (sort keys %of_map)
+	{
+		my ($names, $keys) = map { my $place = $_; join ', ', map { $_->[$place] } @{ $of_map{$map} } } 0, 1;
+		$sql .= "SELECT shardlet.distribute_tables(ARRAY[$names]::regclass[], '$map', ARRAY[$keys]);\n";
 	}
 	return $sql;
 }

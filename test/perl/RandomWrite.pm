@@ -222,6 +222,7 @@ sub _update
 		push @where, $condition;
 	}
 	push @where, (map { $self->_pins($_) } @scope), map { $self->condition(\@scope, 0) } 1 .. $self->_pick(0, 1, 1, 1, 2);
+	push @where, $self->_after_first($relation) if $self->{is_second};
 	my @columns = ($self->_shuffle(@others))[ 0 .. $self->_pick(0, 0, 1) ];
 	my @set = map { "$_->[0] = " . ($self->_chance(0.03) ? 'DEFAULT' : $self->_needed($name, $_, $self->expression(\@scope, $_->[1], 0))) } grep { $_ } @columns;
 	@set = $self->_set_row($name, $relation, grep { $_ } @columns) if $self->_chance(0.1);
@@ -290,6 +291,7 @@ sub _delete
 		push @scope, $source;
 	}
 	push @where, (map { $self->_pins($_) } @scope), map { $self->condition(\@scope, 0) } 1 .. $self->_pick(0, 1, 1, 1, 2);
+	push @where, $self->_after_first($relation) if $self->{is_second};
 	my $sql = "DELETE FROM $name AS $relation->{alias}$using" . (@where ? ' WHERE ' . join(' AND ', @where) : '') . $self->_returning($relation);
 	return { sql => $sql, writes => [$name] };
 }
@@ -314,6 +316,7 @@ sub _writing_with
 		$query->{sql} =~ s/ FOR (UPDATE|SHARE|NO KEY UPDATE) OF .*//;
 		return { sql => "WITH w AS ($first->{sql}) $query->{sql}", order => $query->{order}, writes => $first->{writes} };
 	}
+	return $self->_second_change($name, $first) if $self->_chance(0.5);
 	my $second = $self->_pick(grep { $_ ne $name } qw(loose events));
 	my $relation = $self->table($second);
 	my @columns = $self->_insert_columns($relation);
@@ -321,6 +324,29 @@ sub _writing_with
 	my @out = map { $self->_needed($second, $_, $self->expression([$source], $_->[1], 1)) } @columns;
 	my $sql = "WITH w AS ($first->{sql}) INSERT INTO $second AS $relation->{alias} (" . join(', ', map { $_->[0] } @columns) . ') SELECT ' . join(', ', @out) . ' FROM w' . $self->_returning($relation);
 	return { sql => $sql, writes => [ $name, $second ] };
+}
+
+# Another change of the same table: it sees nothing of the first one, and leaves rows
+# alone that this has changed.
+sub _second_change
+{
+	my ($self, $name, $first) = @_;
+	local $self->{is_second} = 1;
+	my $second = $self->_chance(0.6) ? $self->_update($name) : $self->_delete($name);
+
+	return { sql => "WITH w AS ($first->{sql}) $second->{sql}", writes => $first->{writes} };
+}
+
+# Which of the two changes a row is defined only if one has run to its end before the
+# other begins: so each row's condition needs all of the first.
+sub _after_first
+{
+	my ($self, $relation) = @_;
+	my @ints = $self->_columns([$relation], 'int');
+	my $count = '(SELECT count(*) FROM w)';
+
+	return "$count " . $self->_pick('>= 0', '<> 1', '> 0') if !@ints || $self->_chance(0.3);
+	return $self->_pick(@ints)->[0] . $self->_pick(" <> $count", " >= $count - 3", " < $count + 20");
 }
 
 # A WITH that reads, before a statement that writes.

@@ -245,7 +245,7 @@ sub kill9
 	return;
 }
 
-# A dead server is a zombie until somebody waits for it, which can take long in
+# A dead server is a zombie until its parent waits for it, which can take long in
 # a container: with its lock files there, the next one would not start.
 sub _forget_pid
 {

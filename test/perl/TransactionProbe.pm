@@ -136,8 +136,8 @@ sub run
 	return $t;
 }
 
-# Nobody and nothing waits, holds or hangs any more, and no hand was on it: asked
-# are the shards, since a session of the router would clean up by itself.
+# No session waits, holds a lock or hangs any more, without intervention: the shards
+# are queried, since a session of the router would clean up by itself.
 sub settle
 {
 	my ($self, $name) = @_;

@@ -14,7 +14,7 @@
 #	rows     [[value or undef ...] ...]
 #	copied   [what COPY TO STDOUT sent ...], or undef
 #	tag      'SELECT 1', or undef after an error
-#	error    undef, or its fields by their letter (C is the SQLSTATE); code 'lost'
+#	error    undef, or its fields by their code (C is the SQLSTATE); code 'lost'
 #	         means that the session ended and 'timeout' that no answer came
 #
 # A session that was lost connects again at its next statement.  Values are
@@ -48,6 +48,28 @@ sub simple
 	return $self->_lost if !$self->_connect;
 	$self->_send('Q', "$sql\0");
 	return $self->_results($copy);
+}
+
+# The same in two parts, for what happens meanwhile: "finish" waits for the results,
+# "is_ready" says within $seconds whether there is something to read.
+sub start
+{
+	my ($self, $sql) = @_;
+	$self->_send('Q', "$sql\0") if $self->_connect;
+	return;
+}
+
+sub is_ready
+{
+	my ($self, $seconds) = @_;
+	return 1 if !$self->{socket} || length $self->{buffer};
+	return scalar IO::Select->new($self->{socket})->can_read($seconds);
+}
+
+sub finish
+{
+	my ($self) = @_;
+	return $self->{socket} ? $self->_results : $self->_lost;
 }
 
 # Parses a statement once and runs it with each list of parameters, up to one that
@@ -112,7 +134,7 @@ sub portal
 	return $whole;
 }
 
-# Notices since the last call, their fields by letter.
+# Notices since the last call, their fields by code.
 sub notices
 {
 	my ($self) = @_;

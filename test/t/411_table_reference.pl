@@ -1,6 +1,6 @@
 
 # Reference tables when a shard, the router or a session dies: the copies never
-# differ from the table, whoever was told what.
+# differ from the table, whatever sessions were told.
 
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
 
-# Random statements give the same on sharded tables as on plain ones, on every road
+# Random statements give the same on sharded tables as on plain ones, with every plan
 # that a statement can take.
 #
 # A case is a number: the same number is the same statements everywhere, and no case
@@ -9,7 +9,7 @@
 #	RANDOM_QUERY_SEED     the first case: 1, or with RANDOM_QUERY_SECONDS one by the clock
 #	RANDOM_QUERY_CASES    how many
 #	RANDOM_QUERY_SECONDS  how long instead; "make check-long" takes 600
-#	RANDOM_QUERY_ROADS    a pattern: some of the roads only
+#	RANDOM_QUERY_PLANS    a pattern: some of the plans only
 #	RANDOM_QUERY_SELF     1: plain tables against plain ones; what differs is a mistake of the generator
 
 use strict;
@@ -27,14 +27,14 @@ my $seconds = $ENV{RANDOM_QUERY_SECONDS} || ($ENV{SL_LONG} ? 600 : 0);
 my $cases = $ENV{RANDOM_QUERY_CASES} || ($seconds ? 1_000_000 : 400);
 my $seed = $ENV{RANDOM_QUERY_SEED} || ($seconds ? int time : 1);
 my $self_test = $ENV{RANDOM_QUERY_SELF};
-my $wanted_roads = $ENV{RANDOM_QUERY_ROADS} // '';
+my $wanted_plans = $ENV{RANDOM_QUERY_PLANS} // '';
 
 # Enough to see what is wrong.
 my $most_failures = 8;
 
 my @other_plans = map { "enable_$_ = off" } qw(hashjoin hashagg indexscan);
-my @roads = (
-	[ 'all roads' ],
+my @plans = (
+	[ 'all plans' ],
 	[ 'no ship', 'shardlet.ship = off' ],
 	[ 'no scatter', 'shardlet.scatter = off' ],
 	[ 'gather', 'shardlet.ship = off', 'shardlet.scatter = off' ],
@@ -52,12 +52,12 @@ for my $database ('plain', 'other', 'app')
 	$node->safe_psql($database, RandomSchema::views_sql() . 'ANALYZE');
 }
 
-@roads = grep { $_->[0] =~ /$wanted_roads/ } @roads;
-@roads = ([ 'self test', @other_plans ]) if $self_test;
+@plans = grep { $_->[0] =~ /$wanted_plans/ } @plans;
+@plans = ([ 'self test', @other_plans ]) if $self_test;
 my $oracle = RandomOracle->new(
 	plain => session('plain', "statement_timeout = '2s'"),
 	other => $self_test ? undef : session('other', "statement_timeout = '10s'", @other_plans),
-	roads => [ map { [ $_->[0], session('app', "statement_timeout = '30s'", @$_[ 1 .. $#$_ ]) ] } @roads ],
+	plans => [ map { [ $_->[0], session('app', "statement_timeout = '30s'", @$_[ 1 .. $#$_ ]) ] } @plans ],
 	self_test => $self_test,
 );
 my $until = time + ($seconds || 1_000_000);
@@ -73,14 +73,14 @@ for my $number ($seed .. $seed + $cases - 1)
 }
 
 my $count = $oracle->{count};
-my $seen = "$count->{cases} cases of " . scalar @roads . " roads from $seed on, $count->{statements} statements";
+my $seen = "$count->{cases} cases of " . scalar @plans . " plans from $seed on, $count->{statements} statements";
 is("@failed", '', $seen);
 is(scalar @{ $oracle->{undefined} // [] }, 0, 'SQL defines all results') or diag(join "\n", @{ $oracle->{undefined} });
 cmp_ok($count->{skipped} + $count->{slow}, '<=', 5 + $count->{cases} / 100, 'few statements take too long');
 note($_) for @{ $oracle->{slow} // [] };
-is(join("\n", unexpected()), '', 'no process died, and nobody met an internal error');
+is(join("\n", unexpected()), '', 'no process died, and no internal error was raised');
 
-$_->close for $oracle->{plain}, $oracle->{other} // (), map { $_->[1] } @{ $oracle->{roads} };
+$_->close for $oracle->{plain}, $oracle->{other} // (), map { $_->[1] } @{ $oracle->{plans} };
 $c->destroy;
 done_testing();
 

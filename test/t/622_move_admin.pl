@@ -1,5 +1,5 @@
 
-# Whoever changes maps, shards and tables while a move is under way is refused, or
+# A change of maps, shards and tables while a move is under way is refused, or
 # the move is given up; and no row is lost by it.
 
 use strict;
@@ -109,7 +109,7 @@ $c->sql(q{SELECT shardlet.alter_shard('s2', state => 'online')});
 is($go->(), '', 'the move goes on when it is online');
 is($c->sql('SELECT count(*) FROM t'), '1000', 'no row is lost');
 
-# A lane of a spread map has a shard for itself, also on its way.
+# A slot of a spread map has a shard for itself, also while it is moved.
 $c->sql(q{
 	SELECT shardlet.create_map('sp', 'spread', shards => '{s1, s2}');
 	CREATE TABLE log (id bigint);
@@ -189,7 +189,7 @@ is(last_move('phase'), 'failed', 'and over');
 is($c->sqlstate('CALL shardlet.resume_move(' . last_move('move') . ')'), '42704', 'it cannot be resumed');
 is($c->sql('SELECT count(*) FROM t'), '1000', 'no row is lost');
 
-# The router does not know what is on that shard now; somebody else puts it in order.
+# The router does not know what is on that shard now; the administrator cleans it up.
 my $subscription = $c->shard_sql('s3', 'SELECT subname FROM pg_subscription');
 $c->shard_sql('s3', $_) for "ALTER SUBSCRIPTION $subscription DISABLE", "ALTER SUBSCRIPTION $subscription SET (slot_name = NONE)",
   "DROP SUBSCRIPTION $subscription", 'DROP TABLE t, log, lt';
@@ -218,7 +218,7 @@ $c->shard_sql('s3', $_) for 'SELECT pg_drop_replication_slot(slot_name) FROM pg_
   (split /\n/, $c->shard_sql('s3', q{SELECT 'DROP PUBLICATION ' || pubname FROM pg_publication})), 'DROP TABLE rt';
 is_clean('nothing is left');
 
-# Behind the switch the source keeps what it has.
+# After the switch the source keeps what it has.
 $c->sql("DROP TABLE rt; SELECT shardlet.drop_map('ra')");
 $c->sql("SELECT shardlet.add_shard('s3', '" . $c->conninfo('s3') . "')");
 $go = stop_at(shardlet_on('s2'), 's3', 'read_only', 'move_settle');

@@ -122,7 +122,7 @@ make('k bigint PRIMARY KEY, v int', 'mod', 'k', 'SELECT i, i FROM generate_serie
 move('list by a rule', shardlet_of('mod', 2), 's2', 'online', [ 'UPDATE t SET v = v + 1', 'DELETE FROM t WHERE k IN (2, 3, 6)', 'INSERT INTO t SELECT i, i FROM generate_series(1000, 1010) i' ]);
 finish();
 
-# Spread rows have no key, and only their whole lane can go; an identity of all columns will do.
+# Spread rows have no key, and only their whole slot can be moved; an identity of all columns will do.
 $c->sql(q{SELECT shardlet.create_map('lanes', 'spread', shards => '{s1, s2}')});
 make('id int, v text', 'lanes', undef, q{SELECT i, 'v' || i FROM generate_series(1, 200) i});
 my $lane = $c->sql(q{SELECT shardlet FROM shardlet.shardlets WHERE map = 'lanes' AND shard = 's1'});

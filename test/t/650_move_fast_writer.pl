@@ -1,6 +1,6 @@
 
-# Somebody writes faster than changes can be applied: an online move ends all the
-# same, while he goes on.
+# A client writes faster than changes can be applied: an online move ends all the
+# same, while it goes on.
 
 use strict;
 use warnings;

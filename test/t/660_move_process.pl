@@ -41,7 +41,7 @@ my $queued = $c->sql(q{SELECT max(move) FROM shardlet.moves WHERE phase = 'queue
 is($c->sqlstate("CALL shardlet.cancel_move($queued)"), '', 'one is cancelled in the queue');
 is($c->sql("SELECT phase, open FROM shardlet.moves WHERE move = $queued"), 'cancelled|f', 'and over');
 
-# No more run at a time than shall, whoever wakes the launcher; one that is ended is
+# No more run at a time than shall, whatever wakes the launcher; one that is ended is
 # followed by another.
 sub most_running
 {
@@ -70,7 +70,7 @@ is($c->sqlstate_of(($c->psql_end($session))[0, 2]), '', 'and back');
 is($c->sql(q{SELECT count(*) FROM shardlet.shardlets WHERE map = 'm' AND shard = 's2'}), '0', 'all have come');
 is_whole('two drains');
 
-# A lock that somebody holds on a shard: the move can be cancelled.
+# A lock that a session holds on a shard: the move can be cancelled.
 sub start
 {
 	my ($mode) = @_;
@@ -117,7 +117,7 @@ my $before = memory();
 sleep 4;
 cmp_ok(memory() - $before, '<', 300, 'kB more after four seconds');
 
-# Nobody drops the extension meanwhile.
+# The extension cannot be dropped meanwhile.
 my ($status, undef, $stderr) = $c->psql_err('DROP EXTENSION shardlet CASCADE');
 is($c->sqlstate_of($status, $stderr), '55006', 'the extension cannot be dropped');
 like($stderr, qr/HINT:  CALL shardlet\.cancel_move\($move\), or wait until it is over\./, 'with a hint');
@@ -126,7 +126,7 @@ $holder->quit;
 $c->poll("SELECT phase FROM shardlet.moves WHERE move = $move", 'done');
 is_whole('a writer');
 
-# The role that began a move is dropped: somebody else goes on.
+# The role that began a move is dropped: another user goes on.
 $_->safe_psql('postgres', 'CREATE ROLE adm SUPERUSER LOGIN') for $router, $c->shard(1), $c->shard(2);
 $session = $c->psql_begin("SET ROLE adm; SET shardlet.fault = 'move_settle:wait=$folder/role'; CALL shardlet.move_shardlet($shardlets[0], 's1', 'read_only', wait => false)");
 $c->psql_end($session);

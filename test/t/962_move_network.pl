@@ -29,7 +29,7 @@ my %commands = (
 # What the server says when a command is done.
 my @answers = (
 	'CREATE TABLE', 'CREATE PUBLICATION', 'CREATE_REPLICATION_SLOT', 'COPY ', 'COMMIT', 'CREATE SUBSCRIPTION', 'ALTER SUBSCRIPTION', 'INSERT ',
-	'PREPARE TRANSACTION', 'COMMIT PREPARED', 'DROP SUBSCRIPTION', 'DROP PUBLICATION', 'DROP TABLE', 'DELETE ');
+	'PREPARE TRANSACTION', 'COMMIT PREPARED', 'DROP SUBSCRIPTION', 'DROP PUBLICATION', 'DROP TABLE');
 
 sub lose
 {
@@ -48,7 +48,9 @@ sub lose
 for my $mode ('online', 'read_only')
 {
 	lose($mode, 'client', $_) for @{ $commands{$mode} };
-	lose($mode, 'server', $_, type => 'C') for grep { $mode eq 'online' || /^(COPY|COMMIT|PREPARE|DELETE)/ } @answers;
+	lose($mode, 'server', $_, type => 'C') for grep { $mode eq 'online' || /^(COPY|COMMIT|PREPARE)/ } @answers;
+	# A function deletes, and its answer begins with its name as a column.
+	lose($mode, 'server', 'run_as_owner', type => 'T');
 }
 
 # A shard that keeps nothing is emptied at once.
@@ -56,7 +58,7 @@ $probe->make_one;
 for my $mode ('online', 'read_only')
 {
 	lose($mode, 'client', $_) for 'pg_replication_slots', 'IS NOT TRUE', 'lock_timeout', 'TRUNCATE ';
-	lose($mode, 'server', 'TRUNCATE ', type => 'C');
+	lose($mode, 'server', 'run_as_owner', type => 'T');
 }
 
 done_testing();

@@ -1,5 +1,5 @@
 -- The tables and their rows, made the same on both sides by deterministic SQL.
--- Which of them live on shards says 420_table_oracle.pl.
+-- OraclePasses.pm says which of them are distributed.
 
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 CREATE DOMAIN posint AS int CHECK (VALUE > 0);

@@ -1,0 +1,77 @@
+/*
+ * commands.h
+ *		Adding and changing shards; making tables sharded, placed or plain again,
+ *		and attaching those that the shards have.
+ */
+#ifndef SL_COMMANDS_H
+#define SL_COMMANDS_H
+
+#include "ddl/definition.h"
+
+/* server_hook.c */
+extern void sl_shard_hook_init(void);
+extern bool sl_shard_is_registering;
+
+/* provision_shard.c: work on the database that becomes a shard */
+extern List *sl_provision_local(const char *shard);
+extern char *sl_provision_shard(SlConn *conn, int32 id, bool install, bool *other_collation);
+
+/* duplicate_database.c: is the database a shard already, or the router? */
+extern void sl_duplicate_refuse_router(SlConn *conn);
+extern SlShard *sl_duplicate_find(SlConn *conn, const char *identity);
+
+/* misplaced_rows.c */
+extern int64 sl_misplaced_count(SlMap *map, SlShard *shard);
+extern void sl_misplaced_check(SlMap *map, const char *schema, const char *name,
+							   List *columns, SlReply *replies, int count);
+
+/* attach.c */
+typedef struct SlAttachment
+{
+	SlMap	   *map;			/* sharded */
+	const char *key;
+	SlShard    *shard;			/* placed */
+	bool		verify;
+	List	   *options;		/* of the foreign table */
+	SlReply    *replies;		/* open shards */
+	int			count;
+} SlAttachment;
+
+extern void sl_attach_begin(SlAttachment *attachment);
+extern SlDefinition *sl_attach_read(const SlAttachment *attachment, const char *schema,
+									const char *name);
+
+/* add_shard_tables.c */
+extern void sl_new_shard_init(void);
+
+/* import_schema.c */
+extern void sl_import_init(void);
+
+/* distribute.c */
+
+/* A local table that goes to the shards. */
+typedef struct SlArrival
+{
+	SlTable    *target;			/* what it becomes */
+	List	   *options;		/* of the foreign table */
+	List	   *homes;			/* shards */
+	SlDefinition *definition;
+} SlArrival;
+
+extern void sl_table_check_server(void);
+
+/* table_key.c */
+extern void sl_table_check_key(const SlTable *table, const SlMap *map);
+extern void sl_table_check_key_of(const SlDefinition *definition, const SlMap *map,
+								  const char *key);
+extern List *sl_table_options_sharded(const SlMap *map, const char *key, bool is_attached);
+extern List *sl_table_options_placed(const SlShard *shard, bool is_attached);
+
+/* foreign_key_plan.c */
+extern void sl_foreign_key_plan(List *arrivals, bool drops);
+
+/* swap_table.c */
+extern void sl_swap_to_foreign(Oid relid, List *options, const char *verb);
+extern void sl_swap_to_plain(Oid relid, const char *verb);
+
+#endif							/* SL_COMMANDS_H */

@@ -1,0 +1,218 @@
+/*
+ * undistribute.c
+ *		undistribute(): a table comes back from the shards.
+ *
+ * The foreign table becomes an empty plain table at its place (swap_table.c), the
+ * rows are read from the shards as streams, and what a foreign table cannot have,
+ * keys, indexes, triggers, foreign keys, is made again as the shards have it.  Then
+ * the shards' tables are dropped, unless they were attached.  All of it is one
+ * transaction.
+ *
+ * A table that was partitioned comes back as one table without partitions.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "base/base.h"
+#include "base/fault_points.h"
+#include "commands/commands.h"
+#include "reference/reference.h"
+
+PG_FUNCTION_INFO_V1(shardlet_undistribute);
+
+/* Definition ------------------------------------------------------------------ */
+
+/* Is it something that a foreign table cannot have, and a plain table has? */
+static bool
+is_missing_on_router(const SlDefinitionItem *item)
+{
+	static const char *const kinds[] = {"options", "compression", "primary_key", "unique", "exclusion",
+		"index", "index_options", "cluster", "trigger", "trigger_state", "replica_identity",
+	};
+
+	for (int i = 0; item->level == 0 && i < (int) lengthof(kinds); i++)
+	{
+		if (strcmp(item->kind, kinds[i]) == 0)
+			return true;
+	}
+	return item->level == 0 && item->phase == SL_PHASE_COMMENTS;
+}
+
+static void
+restore_parts(const SlDefinition *definition)
+{
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+
+		if (is_missing_on_router(item))
+			sl_received_run(item->ddl, definition->schema, definition->name);
+	}
+}
+
+/* Foreign keys ---------------------------------------------------------------- */
+
+/* One of its tables stays on the shards. */
+static void
+warn_parted(const SlForeignKey *key, Oid staying)
+{
+	sl_foreign_key_warn(key, psprintf("Table \"%s\" is still distributed, and nothing could check it.",
+									  get_rel_name(staying)),
+						"When both tables are plain, or distributed together, again");
+}
+
+/*
+ * A foreign key of a shard, from or to the table: if both sides are plain tables now,
+ * it is created on the router; otherwise nothing can check it any more.
+ */
+static void
+bring_back(const SlForeignKey *key, const SlTable *gone, SlReply *replies, int count)
+{
+	Oid			relid = gone->relid;
+	Oid			other = key->relid == relid ? key->referenced : key->relid;
+	const SlTable *table = OidIsValid(other) ? sl_table_get(other) : NULL;
+
+	/* Attached tables stay on the shards as they are. */
+	if (key->relid != relid && (gone->is_attached || !OidIsValid(other)))
+		return;
+	if (key->relid != relid)
+		sl_command_everywhere(replies, count, sl_foreign_key_drop_sql(key), 0, NULL, true);
+	if (!OidIsValid(other))
+		return;
+	if (table != NULL && table->kind != SL_TABLE_REFERENCE)
+		warn_parted(key, other);
+	else if (key->relid == relid)
+		sl_received_run(sl_foreign_key_add_sql(key), get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid));
+}
+
+/* The function ---------------------------------------------------------------- */
+
+/* Commands that name the table alone. */
+static void
+run_on_table(SlReply *replies, int count, const char *before, const SlDefinition *definition,
+			 const char *after)
+{
+	char	   *name = quote_qualified_identifier(definition->schema, definition->name);
+
+	sl_command_everywhere(replies, count, psprintf("%s %s%s", before, name, after), 0, NULL, true);
+}
+
+static void
+bring_table_back(const SlTable *table)
+{
+	List	   *owners = sl_table_owners(table);
+	char	   *schema = get_namespace_name(get_rel_namespace(table->relid));
+	char	   *name = get_rel_name(table->relid);
+	SlDefinition *definition;
+	List	   *keys;
+	ListCell   *cell;
+	SlReply    *replies;
+	int			count;
+
+	replies = sl_command_begin(sl_table_homes(table), true, &count);
+	if (count == 0)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("table \"%s\" is on no shard", name));
+	definition = sl_definition_read_remote(replies[0].conn, schema, name);
+	if (definition == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_TABLE),
+				errmsg("table \"%s.%s\" does not exist on shard \"%s\"", schema, name,
+					   NameStr(replies[0].shard->name)));
+	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
+	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
+	sl_swap_to_plain(table->relid, "undistribute");
+	sl_table_fetch_rows(table->relid, owners);
+	restore_parts(definition);
+	foreach(cell, keys)
+		bring_back(lfirst(cell), table, replies, count);
+	if (!table->is_attached)
+		run_on_table(replies, count, "DROP TABLE", definition, "");
+	else if (table->kind == SL_TABLE_SHARDED)
+		sl_guard_trigger_drop(sl_table_homes(table), schema, name);
+	sl_fault("undistribute_at_end");
+}
+
+/* Shards have foreign keys of the same table and name. */
+static bool
+is_named(List *keys, const SlForeignKey *key)
+{
+	ListCell   *cell;
+
+	foreach(cell, keys)
+	{
+		const SlForeignKey *other = lfirst(cell);
+
+		if (other->relid == key->relid && strcmp(other->name, key->name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A reference table stays here; foreign keys of tables that stay on the shards
+ * are dropped, or its copies could not be.
+ */
+static void
+bring_reference_back(const SlTable *table)
+{
+	char	   *schema = get_namespace_name(get_rel_namespace(table->relid));
+	List	   *warned = NIL;
+	SlReply    *replies;
+	ListCell   *cell;
+	int			count;
+
+	replies = sl_command_begin(sl_shard_all(), true, &count);
+	for (int i = 0; i < count && !table->is_attached; i++)
+	{
+		foreach(cell, sl_foreign_key_list_remote(replies[i].conn, schema, get_rel_name(table->relid)))
+		{
+			const SlForeignKey *key = lfirst(cell);
+			const SlTable *from = OidIsValid(key->relid) ? sl_table_get(key->relid) : NULL;
+
+			if (key->referenced != table->relid || from == NULL || from->kind == SL_TABLE_REFERENCE)
+				continue;
+			sl_command_everywhere(&replies[i], 1, sl_foreign_key_drop_sql(key), 0, NULL, true);
+			if (!is_named(warned, key))
+				warn_parted(key, key->relid);
+			warned = lappend(warned, (void *) key);
+		}
+	}
+	sl_reference_undo(table->relid, !table->is_attached);
+}
+
+/* undistribute(tbl) */
+Datum
+shardlet_undistribute(PG_FUNCTION_ARGS)
+{
+	Oid			relid = sl_table_arg(fcinfo, 0);
+	SlTable    *table;
+
+	sl_check_writable("shardlet.undistribute()");
+	table = sl_table_arg_distributed(relid);
+	if (table->kind != SL_TABLE_REFERENCE)
+		sl_check_sees_all("shardlet.undistribute()");
+	if (table->kind == SL_TABLE_SHARDED)
+		(void) sl_map_open_at_rest(table->map);
+	sl_table_check_own(relid);
+	table = sl_table_arg_distributed(relid);
+	if (table->kind == SL_TABLE_REFERENCE)
+		bring_reference_back(table);
+	else
+		bring_table_back(table);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,663 @@
+/*
+ * alter_table.c ALTER TABLE: each subcommand runs on the router, on the shards, or on
+ * both.
+ *
+ * A foreign table can have columns, defaults and CHECK constraints, but no
+ * indexes and no storage: what PostgreSQL does not allow on it concerns the
+ * shards alone.  One ALTER TABLE may have subcommands of both kinds; shards
+ * get theirs as one ALTER TABLE again.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
+#include "commands/defrem.h"
+#include "commands/tablecmds.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_relation.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "ddl/ddl_internal.h"
+#include "deparse/deparse.h"
+#include "executor/multi_shard.h"
+
+/* Where a subcommand runs; on a reference table, which is a plain one, always on the router. */
+typedef enum Target
+{
+	BOTH,
+	ON_ROUTER,
+	ON_SHARDS
+} Target;
+
+/* A subcommand of the statement, and what became of it. */
+typedef struct Part
+{
+	const AlterTableCmd *command;
+	SlSpan		span;
+	Target		target;
+	bool		is_identity;	/* the column, before it is dropped */
+} Part;
+
+typedef struct Alteration
+{
+	SlTable    *table;
+	char	   *name;			/* before the statement runs */
+	bool		only;			/* not its partitions */
+	List	   *parts;
+	SlPrimaryKey *dropped_key;	/* while the statement runs on the router */
+	List	   *expressions;	/* that the table had before */
+} Alteration;
+
+typedef struct AlterRule
+{
+	AlterTableType type;
+	Target		target;
+	Target		(*decide) (const SlTable *table, const AlterTableCmd *command);
+} AlterRule;
+
+typedef struct Refusal
+{
+	AlterTableType type;
+	const char *what;			/* cannot be done */
+} Refusal;
+
+pg_noreturn static void
+refuse_key(const SlTable *table, const char *column, const char *what)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("cannot %s column \"%s\" of table \"%s\"", what, column,
+				   get_rel_name(table->relid)),
+			errdetail("It is part of the table's key, which says on which shard a row is."),
+			errhint("shardlet.undistribute() and shardlet.distribute() give a table another key."));
+}
+
+static Target
+add_column(const SlTable *table, const AlterTableCmd *command)
+{
+	ColumnDef  *column = castNode(ColumnDef, command->def);
+	ListCell   *cell;
+
+	if (command->missing_ok && get_attnum(table->relid, column->colname) != InvalidAttrNumber)
+		return ON_ROUTER;
+	if (column->fdwoptions != NIL)
+		sl_ddl_refuse(table, "add a column with options to", NULL);
+	foreach(cell, column->constraints)
+		sl_ddl_check_constraint(table, lfirst(cell), column->colname);
+	return BOTH;
+}
+
+static Target
+drop_column(const SlTable *table, const AlterTableCmd *command)
+{
+	if (sl_ddl_is_key(table, command->name))
+		refuse_key(table, command->name, "drop");
+	return get_attnum(table->relid, command->name) != InvalidAttrNumber ? BOTH : ON_ROUTER;
+}
+
+/* Finds what has another value on each server, such as now(). */
+static bool
+find_own_value(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, SQLValueFunction))
+		return true;
+	if (IsA(node, FuncExpr) && ((FuncExpr *) node)->args == NIL &&
+		func_volatile(((FuncExpr *) node)->funcid) != PROVOLATILE_IMMUTABLE)
+		return true;
+	return expression_tree_walker(node, find_own_value, context);
+}
+
+/*
+ * Would every copy of a row be converted to the same value?  A stable function
+ * of something depends on settings, which are the same on the shards.
+ */
+static bool
+converts_alike(Node *expression)
+{
+	return !contain_volatile_functions(expression) && !find_own_value(expression, NULL);
+}
+
+static Target
+alter_type(const SlTable *table, const AlterTableCmd *command)
+{
+	Node	   *conversion = castNode(ColumnDef, command->def)->raw_default;
+
+	if (sl_ddl_is_key(table, command->name))
+		refuse_key(table, command->name, "change the type of");
+	if (conversion == NULL)
+		return BOTH;
+	conversion = sl_ddl_transform(table, conversion, EXPR_KIND_ALTER_COL_TRANSFORM);
+	sl_privilege_check(conversion);
+	if (table->kind == SL_TABLE_REFERENCE && !converts_alike(conversion))
+		sl_ddl_refuse(table, "use this conversion for a column of",
+					  "The copies must be the same, so USING must not depend on when and where it runs.");
+	return BOTH;
+}
+
+static Target
+drop_not_null(const SlTable *table, const AlterTableCmd *command)
+{
+	if (sl_ddl_is_key(table, command->name))
+		refuse_key(table, command->name, "allow NULL in");
+	return BOTH;
+}
+
+static Target
+set_expression(const SlTable *table, const AlterTableCmd *command)
+{
+	if (sl_ddl_is_key(table, command->name))
+		refuse_key(table, command->name, "change the expression of");
+	return BOTH;
+}
+
+static Target
+add_constraint(const SlTable *table, const AlterTableCmd *command)
+{
+	const Constraint *constraint = castNode(Constraint, command->def);
+
+	sl_ddl_check_constraint(table, constraint, NULL);
+	return sl_ddl_is_for_shards(constraint) ? ON_SHARDS : BOTH;
+}
+
+/* A constraint that the router does not have is one that only shards can have. */
+static Target
+by_constraint(const SlTable *table, const AlterTableCmd *command)
+{
+	Oid			constraint = get_relation_constraint_oid(table->relid, command->name, true);
+	AttrNumber	column;
+
+	if (!OidIsValid(constraint))
+		return ON_SHARDS;
+	column = sl_ddl_not_null_column(constraint);
+	if (command->subtype == AT_DropConstraint && column != InvalidAttrNumber &&
+		sl_ddl_is_key(table, get_attname(table->relid, column, false)))
+		refuse_key(table, get_attname(table->relid, column, false), "allow NULL in");
+	return BOTH;
+}
+
+/* Triggers that were created on the router are there, others on the shards. */
+static Target
+by_trigger(const SlTable *table, const AlterTableCmd *command)
+{
+	if (!sl_ddl_is_foreign(table) && command->subtype != AT_EnableAlwaysTrig)
+		sl_ddl_check_reference_trigger(table, command->name, "change");
+	return !sl_ddl_is_foreign(table) ||
+		OidIsValid(get_trigger_oid(table->relid, command->name, true)) ? ON_ROUTER : ON_SHARDS;
+}
+
+/* The triggers that carry the changes of a reference table stay as they are. */
+static Target
+switch_triggers(const SlTable *table, const AlterTableCmd *command)
+{
+	if (!sl_ddl_is_foreign(table))
+		sl_ddl_refuse(table, "enable or disable all triggers of",
+					  "Its own triggers carry changes to the shards.  Name the triggers that you mean.");
+	return BOTH;
+}
+
+/* The router does not know whose table it is that the shards have. */
+static Target
+attach_partition(const SlTable *table, const AlterTableCmd *command)
+{
+	const PartitionCmd *partition = castNode(PartitionCmd, command->def);
+	const SlTable *child = sl_ddl_table(partition->name);
+
+	if (child != NULL)
+		sl_ddl_refuse(child, "change the inheritance of", NULL);
+	if (!superuser() && sl_ddl_is_foreign(table))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("must be superuser to attach a partition to table \"%s\"", get_rel_name(table->relid)),
+				errhint("CREATE TABLE ... PARTITION OF makes a new one."));
+	return ON_SHARDS;
+}
+
+static Target
+detach_partition(const SlTable *table, const AlterTableCmd *command)
+{
+	if (castNode(PartitionCmd, command->def)->concurrent)
+		sl_ddl_refuse(table, "detach a partition concurrently from",
+					  "shardlet.execute(..., atomic => false) does it on the shards.");
+	return ON_SHARDS;
+}
+
+static const AlterRule rules[] = {
+	{AT_AddColumn, BOTH, add_column},
+	{AT_DropColumn, BOTH, drop_column},
+	{AT_AlterColumnType, BOTH, alter_type},
+	{AT_ColumnDefault, BOTH, NULL},
+	{AT_DropNotNull, BOTH, drop_not_null},
+	{AT_SetNotNull, BOTH, NULL},
+	{AT_DropExpression, BOTH, NULL},
+	{AT_SetExpression, BOTH, set_expression},
+	{AT_AddIdentity, ON_ROUTER, NULL},
+	{AT_SetIdentity, ON_ROUTER, NULL},
+	{AT_DropIdentity, ON_ROUTER, NULL},
+	{AT_SetStatistics, BOTH, NULL},
+	{AT_SetOptions, BOTH, NULL},
+	{AT_ResetOptions, BOTH, NULL},
+	{AT_SetStorage, BOTH, NULL},
+	{AT_SetCompression, ON_SHARDS, NULL},
+	{AT_AddConstraint, BOTH, add_constraint},
+	{AT_AlterConstraint, ON_SHARDS, NULL},
+	{AT_ValidateConstraint, BOTH, by_constraint},
+	{AT_DropConstraint, BOTH, by_constraint},
+	{AT_ChangeOwner, BOTH, NULL},
+	{AT_ClusterOn, ON_SHARDS, NULL},
+	{AT_DropCluster, ON_SHARDS, NULL},
+	{AT_SetLogged, ON_SHARDS, NULL},
+	{AT_SetAccessMethod, ON_SHARDS, NULL},
+	{AT_SetTableSpace, ON_SHARDS, NULL},
+	{AT_SetRelOptions, ON_SHARDS, NULL},
+	{AT_ResetRelOptions, ON_SHARDS, NULL},
+	{AT_ReplicaIdentity, ON_SHARDS, NULL},
+	{AT_EnableTrig, ON_ROUTER, by_trigger},
+	{AT_EnableAlwaysTrig, ON_ROUTER, by_trigger},
+	{AT_EnableReplicaTrig, ON_ROUTER, by_trigger},
+	{AT_DisableTrig, ON_ROUTER, by_trigger},
+	{AT_EnableTrigAll, BOTH, switch_triggers},
+	{AT_EnableTrigUser, BOTH, switch_triggers},
+	{AT_DisableTrigAll, BOTH, switch_triggers},
+	{AT_DisableTrigUser, BOTH, switch_triggers},
+	{AT_AttachPartition, ON_SHARDS, attach_partition},
+	{AT_DetachPartition, ON_SHARDS, detach_partition},
+	{AT_AlterColumnGenericOptions, ON_ROUTER, NULL},
+};
+
+static const Refusal refusals[] = {
+	{AT_GenericOptions, "change the options of"},
+	{AT_SetUnLogged, "make unlogged"},
+	{AT_AddInherit, "change the inheritance of"},
+	{AT_DropInherit, "change the inheritance of"},
+	{AT_AddOf, "change the type of"},
+	{AT_DropOf, "change the type of"},
+	{AT_EnableRowSecurity, "change row security of"},
+	{AT_DisableRowSecurity, "change row security of"},
+	{AT_ForceRowSecurity, "change row security of"},
+	{AT_NoForceRowSecurity, "change row security of"},
+};
+
+static Target
+choose_target(const SlTable *table, const AlterTableCmd *command)
+{
+	for (int i = 0; i < (int) lengthof(rules); i++)
+	{
+		const AlterRule *rule = &rules[i];
+
+		if (rule->type != command->subtype)
+			continue;
+		return rule->decide != NULL ? rule->decide(table, command) : rule->target;
+	}
+	for (int i = 0; i < (int) lengthof(refusals); i++)
+	{
+		if (refusals[i].type == command->subtype)
+			sl_ddl_refuse(table, refusals[i].what, NULL);
+	}
+	sl_ddl_refuse(table, "run this command on", "shardlet.execute() runs it on the shards.");
+}
+
+/* Returns the command as a foreign table takes it. */
+static AlterTableCmd *
+for_foreign_table(const AlterTableCmd *command)
+{
+	AlterTableCmd *copy;
+
+	if (command->subtype == AT_AddColumn)
+		return sl_ddl_local_column(command);
+	copy = copyObject((AlterTableCmd *) command);
+
+	/* There are no rows here to be converted. */
+	if (command->subtype == AT_AlterColumnType)
+		castNode(ColumnDef, copy->def)->raw_default = NULL;
+	return copy;
+}
+
+/* The columns of a primary key are NOT NULL, on the router as well as on the shards. */
+static List *
+add_not_null(List *commands, const AlterTableCmd *command)
+{
+	const Constraint *constraint = (const Constraint *) command->def;
+	ListCell   *cell;
+
+	if (command->subtype != AT_AddConstraint || constraint->contype != CONSTR_PRIMARY)
+		return commands;
+	foreach(cell, constraint->keys)
+	{
+		AlterTableCmd *not_null = makeNode(AlterTableCmd);
+
+		not_null->subtype = AT_SetNotNull;
+		not_null->name = pstrdup(strVal(lfirst(cell)));
+		commands = lappend(commands, not_null);
+	}
+	return commands;
+}
+
+static void
+plan_on_router(SlDdl *ddl, const Alteration *alteration)
+{
+	AlterTableStmt *statement = (AlterTableStmt *) ddl->node;
+	AlterTableStmt *copy;
+	ListCell   *cell;
+
+	if (!sl_ddl_is_foreign(alteration->table))
+	{
+		sl_ddl_run_on_router(ddl, statement);
+		return;
+	}
+	copy = makeNode(AlterTableStmt);
+	copy->relation = copyObject(statement->relation);
+	copy->objtype = statement->objtype;
+	copy->missing_ok = statement->missing_ok;
+	foreach(cell, alteration->parts)
+	{
+		Part	   *part = lfirst(cell);
+
+		if (part->target != ON_SHARDS)
+			copy->cmds = lappend(copy->cmds, for_foreign_table(part->command));
+		copy->cmds = add_not_null(copy->cmds, part->command);
+	}
+	if (copy->cmds != NIL)
+		sl_ddl_run_on_router(ddl, copy);
+}
+
+/* The role's name on the router; the user of the connection may differ. */
+static void
+change_owner(SlDdl *ddl, const Alteration *alteration, const AlterTableCmd *command)
+{
+	char	   *role = get_rolespec_name(command->newowner);
+	List	   *shards = sl_ddl_shards_with_role(sl_table_homes(alteration->table), role);
+
+	sl_ddl_add_step(ddl, shards, psprintf("ALTER TABLE %s OWNER TO %s", alteration->name,
+										  quote_identifier(role)));
+}
+
+/* What the column draws from is the router's; its place on shards is ours. */
+static bool
+sets_own_default(const SlTable *table, const Part *part)
+{
+	const AlterTableCmd *command = part->command;
+
+	if (command->subtype == AT_AddIdentity)
+		return true;
+	if (command->subtype == AT_DropIdentity)
+		return part->is_identity;
+	return command->subtype == AT_ColumnDefault && command->def != NULL &&
+		sl_ddl_draws(table->relid, command->name);
+}
+
+static List *
+changes_of(const SlDdl *ddl, const AlterTableCmd *command)
+{
+	return command->subtype == AT_AddConstraint ?
+		sl_ddl_qualify_target(ddl, NIL, (const Constraint *) command->def) : NIL;
+}
+
+static void
+add_piece(StringInfo sql, const Alteration *alteration, const char *piece)
+{
+	if (sql->len == 0)
+		appendStringInfo(sql, "ALTER TABLE %s%s ", alteration->only ? "ONLY " : "",
+						 alteration->name);
+	else
+		appendStringInfoString(sql, ", ");
+	appendStringInfoString(sql, piece);
+}
+
+/* Changes of a reference table are carried by its primary key. */
+static void
+check_primary_key(const SlTable *table)
+{
+	Oid			constraint;
+
+	if (table->kind != SL_TABLE_REFERENCE ||
+		get_primary_key_attnos(table->relid, true, &constraint) != NULL)
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("table \"%s\" must have a primary key", get_rel_name(table->relid)),
+			errdetail("It is a reference table, and its primary key says which row of a copy is meant."),
+			errhint("Drop the old one and add the new one in one ALTER TABLE."));
+}
+
+/* The primary key ---------------------------------------------------------------- */
+
+/*
+ * The router declares a primary key of a foreign table, which PostgreSQL cannot alter;
+ * see metadata/primary_key.c.  DROP CONSTRAINT, RENAME and DROP COLUMN work on it as on
+ * any other.
+ */
+
+/* Does the statement change the type of one of the columns, and keep the key? */
+static bool
+changes_key_type(const SlTable *table, const SlPrimaryKey *key, const AlterTableStmt *statement)
+{
+	bool		result = false;
+	ListCell   *cell;
+
+	foreach(cell, statement->cmds)
+	{
+		const AlterTableCmd *command = lfirst(cell);
+
+		if (command->subtype == AT_DropConstraint && strcmp(command->name, key->name) == 0)
+			return false;
+		if (command->subtype == AT_AlterColumnType &&
+			list_member_int(key->columns, get_attnum(table->relid, command->name)))
+			result = true;
+	}
+	return result;
+}
+
+/* Takes the key away if the statement could not run with it, and returns it. */
+static SlPrimaryKey *
+drop_primary_key(const SlTable *table, const AlterTableStmt *statement)
+{
+	SlPrimaryKey *key = sl_primary_key_get(table->relid);
+
+	if (key == NULL || !changes_key_type(table, key, statement))
+		return NULL;
+	sl_primary_key_forget(table->relid);
+	return key;
+}
+
+/* Brings it back, unless one of its columns is gone. */
+static void
+restore_primary_key(const SlTable *table, const SlPrimaryKey *key)
+{
+	ListCell   *cell;
+
+	foreach(cell, key->columns)
+	{
+		if (get_attname(table->relid, (AttrNumber) lfirst_int(cell), true) == NULL)
+			return;
+	}
+	sl_primary_key_declare(table, key->name, key->columns);
+}
+
+/* Declares a primary key that the shards are about to get. */
+static void
+declare_primary_key(const SlTable *table, const Constraint *constraint)
+{
+	char	   *name = constraint->conname;
+	List	   *columns = NIL;
+	ListCell   *cell;
+
+	if (constraint->contype != CONSTR_PRIMARY || constraint->keys == NIL || constraint->deferrable ||
+		!sl_ddl_is_foreign(table))
+		return;
+	if (name == NULL)
+		name = makeObjectName(get_rel_name(table->relid), NULL, "pkey");
+	foreach(cell, constraint->keys)
+		columns = lappend_int(columns, get_attnum(table->relid, strVal(lfirst(cell))));
+	sl_primary_key_declare(table, name, columns);
+}
+
+/* What shards get ----------------------------------------------------------------- */
+
+/* All triggers of users were meant, and not the guard. */
+static void
+guard_again(SlDdl *ddl, const SlTable *table)
+{
+	List	   *shards = sl_guard_trigger_shards(sl_table_homes(table));
+
+	if (table->kind == SL_TABLE_SHARDED && shards != NIL)
+		sl_ddl_add_step(ddl, shards,
+						sl_guard_trigger_sql(get_namespace_name(get_rel_namespace(table->relid)),
+											 get_rel_name(table->relid), table->map,
+											 sl_table_key_of(table)));
+}
+
+/*
+ * Writes what shards get, now that the statement has run on the router: one ALTER
+ * TABLE, and around it what columns with special defaults need.
+ */
+static void
+finish_alter(SlDdl *ddl)
+{
+	Alteration *alteration = ddl->state;
+	List	   *shards = sl_table_homes(alteration->table);
+	StringInfoData sql;
+	List	   *after = NIL;
+	ListCell   *cell;
+
+	check_primary_key(alteration->table);
+	sl_privilege_check_stored(alteration->table->relid, alteration->expressions);
+	if (alteration->dropped_key != NULL)
+		restore_primary_key(alteration->table, alteration->dropped_key);
+	initStringInfo(&sql);
+	foreach(cell, alteration->parts)
+	{
+		Part	   *part = lfirst(cell);
+		const AlterTableCmd *command = part->command;
+
+		if (part->target == ON_ROUTER || command->subtype == AT_ChangeOwner ||
+			sets_own_default(alteration->table, part))
+			continue;
+		if (command->subtype == AT_AddColumn)
+		{
+			SlColumnText column = sl_ddl_add_column(ddl, alteration->table, alteration->name,
+													(ColumnDef *) command->def, part->span);
+
+			add_piece(&sql, alteration, column.piece);
+			ddl->steps = list_concat(ddl->steps, column.before);
+			after = list_concat(after, column.after);
+		}
+		else
+			add_piece(&sql, alteration, sl_ddl_changed(ddl, part->span, changes_of(ddl, command)));
+	}
+	if (sql.len > 0)
+		sl_ddl_add_step(ddl, shards, sql.data);
+	ddl->steps = list_concat(ddl->steps, after);
+	foreach(cell, alteration->parts)
+	{
+		const Part *part = lfirst(cell);
+		const AlterTableCmd *command = part->command;
+
+		if (sets_own_default(alteration->table, part))
+			sl_ddl_set_own_default(ddl, alteration->table, alteration->name, command->name);
+		if (command->subtype == AT_ChangeOwner)
+			change_owner(ddl, alteration, command);
+		if (command->subtype == AT_DisableTrigAll || command->subtype == AT_DisableTrigUser)
+			guard_again(ddl, alteration->table);
+		if (command->subtype == AT_AddConstraint)
+			declare_primary_key(alteration->table, castNode(Constraint, command->def));
+	}
+}
+
+static List *
+make_parts(SlDdl *ddl, const SlTable *table, const AlterTableStmt *statement)
+{
+	List	   *spans = sl_ddl_split(ddl, statement->relation);
+	List	   *parts = NIL;
+
+	if (list_length(spans) != list_length(statement->cmds))
+		elog(ERROR, "ALTER TABLE has %d subcommands, and its text %d",
+			 list_length(statement->cmds), list_length(spans));
+	for (int i = 0; i < list_length(spans); i++)
+	{
+		Part	   *part = palloc(sizeof(Part));
+
+		part->command = list_nth(statement->cmds, i);
+		part->span = *(SlSpan *) list_nth(spans, i);
+		part->target = choose_target(table, part->command);
+		sl_ddl_check_alter_at_rest(table, part->command);
+		part->is_identity = part->command->subtype == AT_DropIdentity &&
+			sl_ddl_draws(table->relid, part->command->name);
+		parts = lappend(parts, part);
+	}
+	return parts;
+}
+
+static void
+plan_table(SlDdl *ddl, SlTable *table)
+{
+	AlterTableStmt *statement = (AlterTableStmt *) ddl->node;
+	Alteration *alteration = palloc0(sizeof(Alteration));
+
+	sl_ddl_lock(statement->relation, AlterTableGetLockLevel(statement->cmds));
+	alteration->table = table;
+	alteration->name = sl_ddl_name(table->relid);
+	alteration->only = !statement->relation->inh;
+	alteration->parts = make_parts(ddl, table, statement);
+	alteration->expressions = sl_privilege_stored(table->relid);
+	ddl->state = alteration;
+	ddl->finish = finish_alter;
+	sl_ddl_add_shards(ddl, sl_table_homes(table));
+	alteration->dropped_key = drop_primary_key(table, statement);
+	plan_on_router(ddl, alteration);
+}
+
+/*
+ * A table that is not distributed must not become the parent of a distributed one,
+ * nor its child.
+ */
+static void
+check_relatives(const AlterTableStmt *statement)
+{
+	ListCell   *cell;
+
+	foreach(cell, statement->cmds)
+	{
+		AlterTableCmd *command = lfirst(cell);
+		SlTable    *table = NULL;
+
+		if (command->subtype == AT_AttachPartition)
+			table = sl_ddl_table(castNode(PartitionCmd, command->def)->name);
+		else if (command->subtype == AT_AddInherit)
+			table = sl_ddl_table(castNode(RangeVar, command->def));
+		if (table != NULL)
+			sl_ddl_refuse(table, "change the inheritance of", NULL);
+	}
+}
+
+bool
+sl_ddl_plan_alter(SlDdl *ddl)
+{
+	AlterTableStmt *statement = castNode(AlterTableStmt, ddl->node);
+	SlTable    *table;
+
+	if (statement->objtype == OBJECT_INDEX)
+		return sl_ddl_plan_alter_index(ddl);
+	if (statement->objtype == OBJECT_TYPE)
+		return sl_ddl_plan_composite(ddl);
+	if (statement->objtype != OBJECT_TABLE && statement->objtype != OBJECT_FOREIGN_TABLE)
+		return false;
+	table = sl_ddl_table(statement->relation);
+	if (table != NULL)
+		plan_table(ddl, table);
+	else
+		check_relatives(statement);
+	return table != NULL;
+}

@@ -1,0 +1,299 @@
+/*
+ * comment_statistics.c
+ *		Comments, extended statistics and partitions.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_statistic_ext.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "base/base.h"
+#include "compat.h"
+#include "ddl/ddl_internal.h"
+#include "deparse/deparse.h"
+
+static List *
+without_last(List *names)
+{
+	return list_truncate(list_copy(names), list_length(names) - 1);
+}
+
+static void
+comment_on_shards(SlDdl *ddl, const SlTable *table, const char *object)
+{
+	CommentStmt *statement = (CommentStmt *) ddl->node;
+
+	sl_ddl_add_step(ddl, sl_table_homes(table),
+					psprintf("COMMENT ON %s IS %s", object, sl_ddl_literal(statement->comment)));
+}
+
+/* To PostgreSQL a foreign table is no table. */
+static bool
+plan_comment_table(SlDdl *ddl)
+{
+	CommentStmt *statement = (CommentStmt *) ddl->node;
+	CommentStmt *copy = statement;
+	SlTable    *table = sl_ddl_table_by_names((List *) statement->object);
+
+	if (table == NULL)
+		return false;
+	if (sl_ddl_is_foreign(table))
+	{
+		copy = copyObject(statement);
+		copy->objtype = OBJECT_FOREIGN_TABLE;
+	}
+	sl_ddl_run_on_router(ddl, copy);
+	comment_on_shards(ddl, table, psprintf("TABLE %s", sl_ddl_name(table->relid)));
+	return true;
+}
+
+static bool
+plan_comment_column(SlDdl *ddl)
+{
+	CommentStmt *statement = (CommentStmt *) ddl->node;
+	List	   *names = (List *) statement->object;
+	SlTable    *table = list_length(names) > 1 ? sl_ddl_table_by_names(without_last(names)) : NULL;
+
+	if (table == NULL)
+		return false;
+	sl_ddl_run_on_router(ddl, statement);
+	comment_on_shards(ddl, table, psprintf("COLUMN %s.%s", sl_ddl_name(table->relid),
+										   quote_identifier(strVal(llast(names)))));
+	return true;
+}
+
+static bool
+plan_comment_index(SlDdl *ddl)
+{
+	CommentStmt *statement = (CommentStmt *) ddl->node;
+	SlIndex    *index = sl_ddl_find_index(makeRangeVarFromNameList((List *) statement->object));
+
+	if (index == NULL)
+		return false;
+	if (index->is_local)
+		sl_ddl_run_on_router(ddl, statement);
+	else
+		sl_ddl_check_owner(index->table->relid);
+	comment_on_shards(ddl, index->table, psprintf("INDEX %s", index->name));
+	return true;
+}
+
+/* Constraints that the router has are on the shards as well; triggers are not. */
+static bool
+plan_comment_part(SlDdl *ddl, bool is_constraint)
+{
+	CommentStmt *statement = (CommentStmt *) ddl->node;
+	List	   *names = (List *) statement->object;
+	SlTable    *table = sl_ddl_table_by_names(without_last(names));
+	char	   *name = strVal(llast(names));
+	bool		is_on_router;
+
+	if (table == NULL)
+		return false;
+	is_on_router = OidIsValid(is_constraint ? get_relation_constraint_oid(table->relid, name, true) :
+							  get_trigger_oid(table->relid, name, true));
+	if (!is_constraint && (is_on_router || !sl_ddl_is_foreign(table)))
+		return false;
+	if (is_on_router)
+		sl_ddl_run_on_router(ddl, statement);
+	else
+		sl_ddl_check_owner(table->relid);
+	comment_on_shards(ddl, table, psprintf("%s %s ON %s", is_constraint ? "CONSTRAINT" : "TRIGGER",
+										   quote_identifier(name), sl_ddl_name(table->relid)));
+	return true;
+}
+
+static bool
+plan_comment_statistics(SlDdl *ddl)
+{
+	CommentStmt *statement = (CommentStmt *) ddl->node;
+	SlStatistics *found = sl_ddl_find_statistics((List *) statement->object);
+
+	if (found == NULL)
+		return false;
+	sl_ddl_run_on_router(ddl, statement);
+	comment_on_shards(ddl, found->table, psprintf("STATISTICS %s", found->name));
+	return true;
+}
+
+bool
+sl_ddl_plan_comment(SlDdl *ddl)
+{
+	switch (castNode(CommentStmt, ddl->node)->objtype)
+	{
+		case OBJECT_TABLE:
+		case OBJECT_FOREIGN_TABLE:
+			return plan_comment_table(ddl);
+		case OBJECT_COLUMN:
+			return plan_comment_column(ddl);
+		case OBJECT_INDEX:
+			return plan_comment_index(ddl);
+		case OBJECT_TABCONSTRAINT:
+			return plan_comment_part(ddl, true);
+		case OBJECT_TRIGGER:
+			return plan_comment_part(ddl, false);
+		case OBJECT_STATISTIC_EXT:
+			return plan_comment_statistics(ddl);
+		default:
+			return false;
+	}
+}
+
+/* Returns the statistics object of a distributed table, or NULL. */
+SlStatistics *
+sl_ddl_find_statistics(List *names)
+{
+	Oid			oid = get_statistics_object_oid(names, true);
+	HeapTuple	tuple = OidIsValid(oid) ? SearchSysCache1(STATEXTOID, ObjectIdGetDatum(oid)) : NULL;
+	SlStatistics *result = NULL;
+	Form_pg_statistic_ext row;
+	SlTable    *table;
+
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	row = (Form_pg_statistic_ext) GETSTRUCT(tuple);
+	table = sl_table_get(row->stxrelid);
+	if (table != NULL)
+	{
+		result = palloc(sizeof(SlStatistics));
+		result->table = table;
+		result->name = quote_qualified_identifier(get_namespace_name(row->stxnamespace),
+												  NameStr(row->stxname));
+	}
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* The name that PostgreSQL would choose might differ between shards. */
+static void
+check_named(const CreateStatsStmt *statement, const SlTable *table)
+{
+	if (statement->defnames == NIL)
+		sl_ddl_refuse(table, "create statistics without a name on", "Give them a name.");
+}
+
+/* The shards compute them when they are analyzed. */
+static void
+check_statistics(const CreateStatsStmt *statement, const SlTable *table)
+{
+	ListCell   *cell;
+
+	foreach(cell, statement->exprs)
+	{
+		StatsElem  *element = lfirst(cell);
+
+		if (element->expr != NULL)
+			sl_privilege_check(sl_ddl_transform(table, element->expr, EXPR_KIND_STATS_EXPRESSION));
+	}
+}
+
+bool
+sl_ddl_plan_create_statistics(SlDdl *ddl)
+{
+	CreateStatsStmt *statement = castNode(CreateStatsStmt, ddl->node);
+	RangeVar   *relation = list_length(statement->relations) == 1 ? linitial(statement->relations) : NULL;
+	SlTable    *table = relation != NULL && IsA(relation, RangeVar) ? sl_ddl_table(relation) : NULL;
+	List	   *changes;
+
+	if (table == NULL)
+		return false;
+	check_named(statement, table);
+	if (statement->if_not_exists && OidIsValid(get_statistics_object_oid(statement->defnames, true)))
+		return false;
+	sl_ddl_lock(relation, ShareUpdateExclusiveLock);
+	check_statistics(statement, table);
+	sl_ddl_run_on_router(ddl, statement);
+	changes = sl_ddl_rename_in(ddl, NIL, relation, sl_ddl_name(table->relid));
+	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
+	return true;
+}
+
+bool
+sl_ddl_plan_alter_statistics(SlDdl *ddl)
+{
+	AlterStatsStmt *statement = castNode(AlterStatsStmt, ddl->node);
+	SlStatistics *found = sl_ddl_find_statistics(statement->defnames);
+
+	if (found == NULL)
+		return false;
+	sl_ddl_run_on_router(ddl, statement);
+	sl_ddl_add_step(ddl, sl_table_homes(found->table), sl_ddl_text(ddl));
+	return true;
+}
+
+static void
+check_bounds(const SlTable *table, const List *values)
+{
+	ListCell   *cell;
+
+	foreach(cell, values)
+	{
+		/* MINVALUE and MAXVALUE look like columns. */
+		if (!IsA(lfirst(cell), ColumnRef))
+			sl_privilege_check(sl_ddl_transform(table, lfirst(cell), EXPR_KIND_PARTITION_BOUND));
+	}
+}
+
+/* What the shards compute, and the router never sees. */
+static void
+check_partition(const SlTable *table, const CreateStmt *statement)
+{
+	if (superuser())
+		return;
+	if (statement->tableElts != NIL)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("must be superuser to create a partition of table \"%s\" with columns or constraints of its own",
+					   get_rel_name(table->relid)));
+	check_bounds(table, statement->partbound->listdatums);
+	check_bounds(table, statement->partbound->lowerdatums);
+	check_bounds(table, statement->partbound->upperdatums);
+}
+
+/* The partitions of a sharded table are on the shards alone. */
+static void
+plan_partition(SlDdl *ddl, const CreateStmt *statement, const SlTable *table)
+{
+	RangeVar   *parent = linitial(statement->inhRelations);
+	RangeVar   *name = copyObject(statement->relation);
+	Oid			schema = RangeVarGetAndCheckCreationNamespace(name, NoLock, NULL);
+	List	   *changes;
+
+	if (!sl_ddl_is_foreign(table))
+		sl_ddl_refuse(table, "create a partition of", NULL);
+	sl_ddl_lock(parent, ShareUpdateExclusiveLock);
+	check_partition(table, statement);
+	changes = sl_ddl_rename_in(ddl, NIL, parent, sl_ddl_name(table->relid));
+	changes = sl_ddl_rename_in(ddl, changes, statement->relation,
+							   quote_qualified_identifier(get_namespace_name(schema), name->relname));
+	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
+}
+
+bool
+sl_ddl_plan_create_table(SlDdl *ddl)
+{
+	CreateStmt *statement = (CreateStmt *) ddl->node;
+	ListCell   *cell;
+
+	foreach(cell, statement->inhRelations)
+	{
+		SlTable    *table = sl_ddl_table(lfirst(cell));
+
+		if (table == NULL)
+			continue;
+		if (statement->partbound == NULL || !IsA(ddl->node, CreateStmt))
+			sl_ddl_refuse(table, "create a child of", NULL);
+		plan_partition(ddl, statement, table);
+		return true;
+	}
+	return false;
+}

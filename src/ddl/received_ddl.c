@@ -1,0 +1,444 @@
+/*
+ * received_ddl.c
+ *		DDL that a shard has written, before it is run on the router.
+ *
+ * attach(), undistribute() and IMPORT FOREIGN SCHEMA make tables of the router by
+ * the commands that a shard's catalogs give for its own.  The shard may be another
+ * one than it seems, or taken over, and the caller is often a superuser.  So such a
+ * command is parsed first.  It must be one statement, of a kind that defines a
+ * table, an index or a type, and concern the table that it was asked for.  Its
+ * expressions (defaults, generated columns, CHECK constraints, index expressions)
+ * may compute values and nothing more: they would be evaluated with the rights of the
+ * router's users, and what a default returns is stored on the shard.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_proc.h"
+#include "commands/defrem.h"
+#include "executor/spi.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
+#include "parser/parser.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "base/base.h"
+#include "ddl/definition.h"
+
+/* The table that a command may concern; without a name, a schema or a type. */
+typedef struct Received
+{
+	const char *sql;
+	const char *schema;
+	const char *name;
+} Received;
+
+/* Raises the error for a command that does not define what it was asked for. */
+void
+sl_received_refuse(const char *sql, const char *schema, const char *name)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_PROTOCOL_VIOLATION),
+			errmsg("a shard has sent a definition that is not one of table %s",
+				   quote_qualified_identifier(schema, name)),
+			errdetail("It is: %s", sql));
+}
+
+pg_noreturn static void
+refuse_command(const Received *received)
+{
+	sl_received_refuse(received->sql, received->schema, received->name);
+}
+
+/* Functions ------------------------------------------------------------------- */
+
+/* Built-in functions that do not always return the same, and read or change nothing. */
+static bool
+is_safe_volatile(const char *name)
+{
+	static const char *const names[] = {"clock_timestamp", "gen_random_uuid", "random", "random_normal",
+	"timeofday", "uuidv4", "uuidv7"};
+
+	for (int i = 0; i < (int) lengthof(names); i++)
+	{
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Built-in stable functions that return what is in tables or settings. */
+static bool
+reads_database(const char *name)
+{
+	return strstr(name, "_to_xml") != NULL || strcmp(name, "current_setting") == 0;
+}
+
+static bool
+is_built_in_safe(const Form_pg_proc function)
+{
+	const char *name = NameStr(function->proname);
+
+	if (function->provolatile == PROVOLATILE_STABLE)
+		return !reads_database(name);
+	return is_safe_volatile(name);
+}
+
+/* Does a function compute a value, and nothing more? */
+static bool
+is_safe_function(Oid oid)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(oid));
+	Form_pg_proc function;
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	function = (Form_pg_proc) GETSTRUCT(tuple);
+	result = function->provolatile == PROVOLATILE_IMMUTABLE ||
+		(oid < FirstGenbkiObjectId && is_built_in_safe(function));
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* next_id() is what columns of ids have instead of a shard's own sequence. */
+static bool
+is_next_id(const List *name)
+{
+	return list_length(name) == 2 && strcmp(strVal(linitial(name)), SL_SCHEMA) == 0 &&
+		strcmp(strVal(lsecond(name)), "next_id") == 0;
+}
+
+/* All functions that the name could mean: which one it is depends on types. */
+static bool
+is_safe_call(List *name)
+{
+	FuncCandidateList candidates = FuncnameGetCandidates(name, -1, NIL, false, false, false, true);
+
+	for (; candidates != NULL; candidates = candidates->next)
+	{
+		if (!is_safe_function(candidates->oid))
+			return is_next_id(name);
+	}
+	return true;
+}
+
+static bool
+is_safe_operator(List *name)
+{
+	FuncCandidateList candidates = OpernameGetCandidates(name, '\0', true);
+
+	for (; candidates != NULL; candidates = candidates->next)
+	{
+		if (!is_safe_function(get_opcode(candidates->oid)))
+			return false;
+	}
+	return true;
+}
+
+pg_noreturn static void
+refuse_function(const Received *received, List *name)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			errmsg("the definition of table \"%s\" on the shards calls %s, which may do more than compute a value",
+				   received->name, NameListToString(name)),
+			errdetail("It would be called on the router, with the rights of its users."),
+			errhint("Drop the default or constraint on the shards, and add it on the router afterwards."));
+}
+
+static bool
+check_expression(Node *node, void *context)
+{
+	const Received *received = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, FuncCall) && !is_safe_call(castNode(FuncCall, node)->funcname))
+		refuse_function(received, castNode(FuncCall, node)->funcname);
+	if (IsA(node, A_Expr) && !is_safe_operator(castNode(A_Expr, node)->name))
+		refuse_function(received, castNode(A_Expr, node)->name);
+	if (IsA(node, SubLink))
+		refuse_command(received);
+	return raw_expression_tree_walker(node, check_expression, context);
+}
+
+/* Clauses --------------------------------------------------------------------- */
+
+static void
+check_index_elements(Received *received, List *elements)
+{
+	ListCell   *cell;
+
+	foreach(cell, elements)
+		(void) check_expression(lfirst_node(IndexElem, cell)->expr, received);
+}
+
+static void
+check_constraint(Received *received, const Constraint *constraint)
+{
+	ListCell   *cell;
+
+	(void) check_expression(constraint->raw_expr, received);
+	(void) check_expression(constraint->where_clause, received);
+	foreach(cell, constraint->exclusions)
+	{
+		(void) check_expression(linitial_node(IndexElem, lfirst(cell))->expr, received);
+		if (!is_safe_operator(lsecond(lfirst(cell))))
+			refuse_function(received, lsecond(lfirst(cell)));
+	}
+}
+
+static void
+check_column(Received *received, const ColumnDef *column)
+{
+	ListCell   *cell;
+
+	(void) check_expression(column->raw_default, received);
+	foreach(cell, column->constraints)
+		check_constraint(received, lfirst_node(Constraint, cell));
+}
+
+/* A column, a constraint, the default or the type of a column. */
+static void
+check_element(Received *received, Node *element)
+{
+	if (element == NULL)
+		return;
+	if (IsA(element, ColumnDef))
+		check_column(received, (ColumnDef *) element);
+	else if (IsA(element, Constraint))
+		check_constraint(received, (Constraint *) element);
+	else if (!IsA(element, List) && !IsA(element, ReplicaIdentityStmt) && !IsA(element, String) && !IsA(element, Integer))
+		(void) check_expression(element, received);
+}
+
+static void
+check_relation(const Received *received, const RangeVar *relation)
+{
+	if (relation == NULL || relation->schemaname == NULL || strcmp(relation->schemaname, received->schema) != 0 ||
+		strcmp(relation->relname, received->name) != 0)
+		refuse_command(received);
+}
+
+static void
+check_index(const Received *received, const RangeVar *index)
+{
+	Oid			oid = RangeVarGetRelid(index, NoLock, true);
+
+	if (!OidIsValid(oid) || get_rel_relkind(oid) != RELKIND_INDEX ||
+		IndexGetRelation(oid, false) != get_relname_relid(received->name, get_namespace_oid(received->schema, false)))
+		refuse_command(received);
+}
+
+/* Statements ------------------------------------------------------------------ */
+
+static void
+check_create(Received *received, const CreateStmt *statement)
+{
+	ListCell   *cell;
+
+	check_relation(received, statement->relation);
+	if (statement->inhRelations != NIL || statement->partbound != NULL || statement->ofTypename != NULL ||
+		statement->accessMethod != NULL || statement->tablespacename != NULL)
+		refuse_command(received);
+	foreach(cell, statement->tableElts)
+	{
+		if (IsA(lfirst(cell), TableLikeClause))
+			refuse_command(received);
+		check_element(received, lfirst(cell));
+	}
+	foreach(cell, statement->constraints)
+		check_element(received, lfirst(cell));
+}
+
+/*
+ * The options are the router's own, and end the command: otherwise a comment of the
+ * shard has hidden them, and others were parsed.
+ */
+static bool
+has_own_options(const Received *received, const CreateForeignTableStmt *statement)
+{
+	DefElem    *last;
+
+	if (strcmp(statement->servername, SL_TABLES_SERVER_NAME) != 0 || statement->options == NIL)
+		return false;
+	last = llast_node(DefElem, statement->options);
+	return strcmp(received->sql + last->location,
+				  psprintf("%s %s)", quote_identifier(last->defname), quote_literal_cstr(defGetString(last)))) == 0;
+}
+
+static bool
+may_alter(AlterTableType type)
+{
+	switch (type)
+	{
+		case AT_AddColumn:
+		case AT_ColumnDefault:
+		case AT_DropNotNull:
+		case AT_SetNotNull:
+		case AT_SetStatistics:
+		case AT_SetOptions:
+		case AT_SetStorage:
+		case AT_SetCompression:
+		case AT_DropColumn:
+		case AT_AddConstraint:
+		case AT_DropConstraint:
+		case AT_AlterColumnType:
+		case AT_ClusterOn:
+		case AT_SetRelOptions:
+		case AT_EnableTrig:
+		case AT_EnableAlwaysTrig:
+		case AT_EnableReplicaTrig:
+		case AT_DisableTrig:
+		case AT_ReplicaIdentity:
+			return true;
+		default:
+			return false;
+	}
+}
+
+static void
+check_alter(Received *received, const AlterTableStmt *statement)
+{
+	ListCell   *cell;
+
+	if (statement->objtype == OBJECT_INDEX)
+		check_index(received, statement->relation);
+	else
+		check_relation(received, statement->relation);
+	foreach(cell, statement->cmds)
+	{
+		const AlterTableCmd *command = lfirst_node(AlterTableCmd, cell);
+
+		if (!may_alter(command->subtype))
+			refuse_command(received);
+		if (command->subtype == AT_AlterColumnType || command->subtype == AT_AddColumn ||
+			command->subtype == AT_AddConstraint || command->subtype == AT_ColumnDefault)
+			check_element(received, command->def);
+	}
+}
+
+static void
+check_create_index(Received *received, const IndexStmt *statement)
+{
+	check_relation(received, statement->relation);
+	check_index_elements(received, statement->indexParams);
+	(void) check_expression(statement->whereClause, received);
+}
+
+static void
+check_create_trigger(Received *received, const CreateTrigStmt *statement)
+{
+	check_relation(received, statement->relation);
+	(void) check_expression(statement->whenClause, received);
+}
+
+static void
+check_create_statistics(Received *received, const CreateStatsStmt *statement)
+{
+	ListCell   *cell;
+
+	if (list_length(statement->relations) != 1 || !IsA(linitial(statement->relations), RangeVar))
+		refuse_command(received);
+	check_relation(received, linitial(statement->relations));
+	foreach(cell, statement->exprs)
+		(void) check_expression(lfirst_node(StatsElem, cell)->expr, received);
+}
+
+static void
+check_create_domain(Received *received, const CreateDomainStmt *statement)
+{
+	ListCell   *cell;
+
+	foreach(cell, statement->constraints)
+		check_element(received, lfirst(cell));
+}
+
+static bool
+may_comment(ObjectType type)
+{
+	return type == OBJECT_TABLE || type == OBJECT_COLUMN || type == OBJECT_INDEX || type == OBJECT_TRIGGER ||
+		type == OBJECT_TABCONSTRAINT || type == OBJECT_STATISTIC_EXT || type == OBJECT_FOREIGN_TABLE;
+}
+
+static void
+check_statement(Received *received, Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_CreateForeignTableStmt:
+			if (!has_own_options(received, (CreateForeignTableStmt *) statement))
+				refuse_command(received);
+			check_create(received, &((CreateForeignTableStmt *) statement)->base);
+			break;
+		case T_CreateStmt:
+			check_create(received, (CreateStmt *) statement);
+			break;
+		case T_AlterTableStmt:
+			check_alter(received, (AlterTableStmt *) statement);
+			break;
+		case T_IndexStmt:
+			check_create_index(received, (IndexStmt *) statement);
+			break;
+		case T_CreateTrigStmt:
+			check_create_trigger(received, (CreateTrigStmt *) statement);
+			break;
+		case T_CreateStatsStmt:
+			check_create_statistics(received, (CreateStatsStmt *) statement);
+			break;
+		case T_CreateDomainStmt:
+			check_create_domain(received, (CreateDomainStmt *) statement);
+			break;
+		case T_CommentStmt:
+			if (!may_comment(((CommentStmt *) statement)->objtype))
+				refuse_command(received);
+			break;
+		case T_CreateSchemaStmt:
+			if (((CreateSchemaStmt *) statement)->schemaElts != NIL || ((CreateSchemaStmt *) statement)->authrole != NULL)
+				refuse_command(received);
+			break;
+		case T_CreateEnumStmt:
+		case T_CompositeTypeStmt:
+		case T_CreateRangeStmt:
+			break;
+		default:
+			refuse_command(received);
+	}
+}
+
+/*
+ * Refuses a command that a shard has written unless it defines something of a table,
+ * or a type that the table uses, and its expressions only compute values.
+ */
+void
+sl_received_check(const char *sql, const char *schema, const char *name)
+{
+	Received	received = {.sql = sql,.schema = schema,.name = name};
+	List	   *statements = raw_parser(sql, RAW_PARSE_DEFAULT);
+
+	if (list_length(statements) != 1)
+		refuse_command(&received);
+	check_statement(&received, linitial_node(RawStmt, statements)->stmt);
+}
+
+/* Runs such a command on the router, and only there: DDL is not carried to the shards. */
+void
+sl_received_run(const char *sql, const char *schema, const char *name)
+{
+	int			level = NewGUCNestLevel();
+
+	sl_received_check(sql, schema, name);
+	(void) set_config_option("shardlet.carry_ddl", "off", PGC_SUSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, DEBUG5, false);
+	if (SPI_connect() != SPI_OK_CONNECT || SPI_execute(sql, false, 0) < 0)
+		elog(ERROR, "could not run: %s", sql);
+	SPI_finish();
+	AtEOXact_GUC(true, level);
+}

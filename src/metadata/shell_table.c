@@ -1,0 +1,75 @@
+/*
+ * shell_table.c
+ *		The row of pg_foreign_table that connects a shell table to its shards.
+ *
+ * A shell table is a distributed table that is an ordinary table in the router's
+ * catalogs: of relkind r, with access method "shardlet" and no rows, or
+ * partitioned.  Its row in pg_foreign_table names the common server and has the
+ * same options as that of a foreign table.  PostgreSQL looks at such a row only
+ * where a relation is a foreign table, so it neither dumps the row nor removes it
+ * with the table.
+ *
+ * A relation is a shell table only if its access method is ours as well: the row
+ * alone might be left of a dropped table whose OID is in use again.  A partitioned
+ * table has no access method up to version 16.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_foreign_table.h"
+#include "foreign/foreign.h"
+#include "utils/syscache.h"
+
+#include "base/base.h"
+#include "metadata/table.h"
+
+/*
+ * Has the relation a row of pg_foreign_table that names the common server?  The
+ * caller has checked its relkind and access method.  Two lookups in system caches.
+ */
+bool
+sl_shell_is_connected(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(FOREIGNTABLEREL, ObjectIdGetDatum(relid));
+	Oid			server;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	server = ((Form_pg_foreign_table) GETSTRUCT(tuple))->ftserver;
+	ReleaseSysCache(tuple);
+	return server == get_foreign_server_oid(SL_TABLES_SERVER_NAME, true);
+}
+
+/*
+ * Returns the map and key of a shell table, in the current memory context.  The
+ * table must be connected.
+ */
+SlTable *
+sl_shell_get_table(Oid relid)
+{
+	SlTable    *table = sl_table_get_as(relid, GetForeignTable(relid)->options);
+
+	if (table == NULL)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				errmsg("table with OID %u belongs to no map and no shard", relid));
+	return table;
+}
+
+/*
+ * Removes the row of pg_foreign_table.  The dependency on the server is left to
+ * the caller; DROP TABLE removes those of the table.
+ */
+void
+sl_shell_remove_row(Oid relid)
+{
+	Relation	catalog = table_open(ForeignTableRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCache1(FOREIGNTABLEREL, ObjectIdGetDatum(relid));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for foreign table %u", relid);
+	CatalogTupleDelete(catalog, &tuple->t_self);
+	ReleaseSysCache(tuple);
+	table_close(catalog, RowExclusiveLock);
+}

@@ -1,0 +1,89 @@
+/*
+ * table.h
+ *		Distributed tables, as the router's catalogs describe them.
+ *
+ * A sharded or placed table is a foreign table of the common server with the
+ * options "map" and "key", or "shard_id".  These are changed, rolled back and
+ * dumped with it.  A reference table is a plain table with triggers of this
+ * extension.
+ */
+#ifndef SL_TABLE_H
+#define SL_TABLE_H
+
+#include "access/attnum.h"
+#include "utils/relcache.h"
+#include "utils/reltrigger.h"
+
+#include "metadata/map.h"
+
+typedef enum SlTableKind
+{
+	SL_TABLE_SHARDED,
+	SL_TABLE_PLACED,
+	SL_TABLE_REFERENCE
+} SlTableKind;
+
+typedef struct SlTable
+{
+	Oid			relid;
+	SlTableKind kind;
+	char	   *map;			/* sharded */
+	int			key_count;		/* sharded; 0 with a spread map */
+	AttrNumber	key[SL_MAX_KEYS];
+	Oid			key_types[SL_MAX_KEYS]; /* of these columns */
+	int32		shard_id;		/* placed */
+	bool		is_attached;	/* it was attached, not distributed */
+} SlTable;
+
+/* The function of the triggers of reference tables. */
+#define SL_REFERENCE_FUNCTION "reference_change"
+
+/* The trigger argument of an attached table. */
+#define SL_REFERENCE_ATTACHED "attached"
+
+/* Names of the options of a foreign table. */
+#define SL_OPTION_MAP "map"
+#define SL_OPTION_KEY "key"
+#define SL_OPTION_SHARD_ID "shard_id"
+#define SL_OPTION_ATTACHED "attached"
+
+/* The arbiter of ON CONFLICT is hidden from the planner under this name. */
+#define SL_ARBITER_NAME "shardlet_arbiter"
+
+/* table_cache.c */
+extern void sl_table_init(void);
+extern uint64 sl_table_changes(void);
+extern SlTable *sl_table_get(Oid relid);
+extern bool sl_table_is_remote(Oid relid, char relkind);
+extern const TriggerDesc *sl_table_router_triggers(Relation relation);
+extern void sl_table_check_snapshot(Oid relid);
+extern SlTable *sl_table_get_as(Oid relid, List *options);
+extern List *sl_table_key_names(const char *key);
+extern List *sl_table_owners(const SlTable *table);
+extern List *sl_table_homes(const SlTable *table);
+extern List *sl_table_all(void);
+extern List *sl_table_shards(void);
+extern List *sl_table_get_all(List *relids);
+extern List *sl_table_names_of(const SlMap *map, const SlShard *shard);
+extern List *sl_table_key_of(const SlTable *table);
+extern char *sl_table_list_names(List *names);
+extern const SlShardlet *sl_table_route(const SlTable *table, const Datum *key);
+
+/* shell_table.c */
+extern bool sl_shell_is_connected(Oid relid);
+extern SlTable *sl_shell_get_table(Oid relid);
+extern void sl_shell_remove_row(Oid relid);
+
+/* primary_key.c */
+typedef struct SlPrimaryKey
+{
+	Oid			constraint;
+	char	   *name;
+	List	   *columns;		/* their numbers */
+} SlPrimaryKey;
+
+extern SlPrimaryKey *sl_primary_key_get(Oid relid);
+extern void sl_primary_key_forget(Oid relid);
+extern void sl_primary_key_declare(const SlTable *table, const char *name, List *columns);
+
+#endif							/* SL_TABLE_H */

@@ -1,0 +1,40 @@
+/*
+ * planner.h
+ *		What happens to a statement before PostgreSQL plans it.
+ */
+#ifndef SL_PLANNER_H
+#define SL_PLANNER_H
+
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
+
+#include "planner/query_placement.h"
+
+/* planner_hook.c */
+extern void sl_planner_init(void);
+
+/* on_conflict_arbiter.c */
+extern void sl_on_conflict_hide(Query *query);
+
+/* locking_subquery.c */
+extern Query *sl_locked_in_replace(Query *query);
+
+/* system_columns.c */
+extern void sl_system_columns_check(Query *query);
+
+/* push_single_shard.c */
+extern PlannedStmt *sl_push_plan_single_shard(Query *query, const SlPlacement *placement, int options);
+
+/* push_all_shards.c */
+extern PlannedStmt *sl_push_plan_all_shards(Query *original, const SlPlacement *placement, int options);
+
+/* planned_statement.c */
+extern List *sl_planned_make_result(List *columns);
+extern List *sl_planned_make_target(List *columns);
+extern List *sl_planned_prepare_expressions(List *expressions);
+extern char *sl_planned_name_relations(Query *query);
+extern bool sl_planned_find_user(Query *query, Oid *user);
+extern void sl_planned_add_relations(PlannedStmt *statement, Query *query);
+extern PlannedStmt *sl_planned_make_statement(Query *query, Plan *plan, int options);
+
+#endif							/* SL_PLANNER_H */
