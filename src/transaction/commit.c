@@ -431,35 +431,36 @@ release_savepoint(SlConn *conn, int level)
 		conn->txn.is_read_only = false;
 }
 
-/* Sends the rollback to the shard; the answer is read with the next one. */
-static void
-roll_back_savepoint(SlConn *conn, int level)
+/* Whether the shard has to roll back; what still runs there is cancelled first. */
+static bool
+stop_before_savepoint(SlConn *conn, int level)
 {
 	SlConnTxn  *txn = &conn->txn;
-	bool		joined_inside = txn->begin_level >= level;
-	char		sql[64];
 
 	if (txn->level < level)
-		return;
+		return false;
 	if (conn->state == SL_CONN_OPEN && !sl_pipeline_is_empty(conn))
 		sl_cancel(list_make1(conn));
 	if (txn->has_settings)
 		conn->has_settings = false;
 
 	/* A statement that ends its transaction may have done so in time. */
-	if (joined_inside && conn->state == SL_CONN_OPEN && sl_pipeline_is_empty(conn) &&
+	if (txn->begin_level >= level && conn->state == SL_CONN_OPEN && sl_pipeline_is_empty(conn) &&
 		PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
 	{
 		sl_txn_leave(conn);
-		return;
+		return false;
 	}
-	if (joined_inside)
-		snprintf(sql, sizeof(sql), "ROLLBACK");
-	else
-		snprintf(sql, sizeof(sql), "ROLLBACK TO SAVEPOINT s%d", level);
-	if (conn->state == SL_CONN_OPEN && !sl_pipeline_command(conn, sql, false))
-		sl_conn_close(conn);
-	if (joined_inside)
+	return true;
+}
+
+/* The shard's transaction is as it was before the savepoint. */
+static void
+forget_savepoint(SlConn *conn, int level)
+{
+	SlConnTxn  *txn = &conn->txn;
+
+	if (txn->begin_level >= level)
 	{
 		sl_txn_leave(conn);
 		return;
@@ -475,6 +476,45 @@ roll_back_savepoint(SlConn *conn, int level)
 		txn->write_level = 0;
 }
 
+/*
+ * Rolls the shards back to a savepoint.  Those that were written to may hold row
+ * locks: other sessions must not meet them after ROLLBACK TO has returned, so the
+ * answer is waited for.  Others answer with the next statement.
+ */
+static void
+roll_back_savepoint(int level)
+{
+	int			count;
+	SlReply    *replies = make_replies(&count);
+	int			waiting = 0;
+
+	for (int i = 0; i < count; i++)
+	{
+		SlConn	   *conn = replies[i].conn;
+		const char *sql;
+
+		if (!stop_before_savepoint(conn, level))
+			continue;
+		sql = conn->txn.begin_level >= level ? "ROLLBACK" :
+			psprintf("ROLLBACK TO SAVEPOINT s%d", level);
+		if (conn->txn.write_level > 0)
+		{
+			replies[waiting].conn = conn;
+			replies[waiting++].sql = sql;
+		}
+		else if (conn->state == SL_CONN_OPEN && !sl_pipeline_command(conn, sql, false))
+			sl_conn_close(conn);
+		forget_savepoint(conn, level);
+	}
+	sl_broadcast_commands(replies, waiting, ABORT_MS);
+	for (int i = 0; i < waiting; i++)
+	{
+		if (replies[i].failure != NULL)
+			sl_conn_close(replies[i].conn);
+	}
+	pfree(replies);
+}
+
 static void
 at_subtransaction_event(SubXactEvent event, SubTransactionId my_id, SubTransactionId parent_id,
 						void *arg)
@@ -484,6 +524,10 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId my_id, SubTransacti
 
 	if (event == SUBXACT_EVENT_COMMIT_SUB || event == SUBXACT_EVENT_ABORT_SUB)
 		sl_snapshot_end_level(level, event == SUBXACT_EVENT_ABORT_SUB);
+	if (dlist_is_empty(sl_txn_participants()))
+		return;
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		roll_back_savepoint(level);
 	dlist_foreach_modify(iter, sl_txn_participants())
 	{
 		SlConn	   *conn = dlist_container(SlConn, txn.node, iter.cur);
@@ -492,8 +536,6 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId my_id, SubTransacti
 			begin_savepoint(conn);
 		else if (event == SUBXACT_EVENT_COMMIT_SUB)
 			release_savepoint(conn, level);
-		else if (event == SUBXACT_EVENT_ABORT_SUB)
-			roll_back_savepoint(conn, level);
 	}
 }
 
