@@ -174,5 +174,43 @@ for my $case ([ 'SL004', s1 => 'client', s2 => 'client', s3 => 'client' ], [ '',
 	is(end_silence($name, 'reset', \@shards, @transactions), join(',', '57014', $side{s2} ? '' : (), $told), $name);
 }
 
+# SQL of a transaction that rolls back to a savepoint: one row is written before it,
+# one after it.  Returns it and the keys.
+sub savepoint_sql
+{
+	my ($value) = @_;
+	my @keys = splice @{ $probe->{keys}{s1} }, 0, 2;
+	my ($first, $second) = map { $probe->updates({ keys => { s1 => $_ }, shards => ['s1'] }, $value) } @keys;
+
+	return ("BEGIN; $first\nSAVEPOINT a; $second\nROLLBACK TO a;\nCOMMIT;", @keys);
+}
+
+sub values_of
+{
+	return $c->shard_sql('s1', "SELECT string_agg(v::text, ',' ORDER BY array_position('{$_[0],$_[1]}', id)) FROM acct WHERE id IN ($_[0], $_[1])");
+}
+
+# When ROLLBACK TO returns, the row locks taken since the savepoint are released,
+# however slow the network is.
+my ($sql, @keys) = savepoint_sql(-1);
+$c->proxy('s1')->rule(blackhole => 'client', text => 'ROLLBACK TO SAVEPOINT');
+my $session = $c->psql_begin($sql);
+wait_for_strike('s1');
+sleep 0.3;
+is($c->sql(q{SELECT count(*) FROM pg_stat_activity WHERE query = 'ROLLBACK TO a;' AND state = 'active'}), '1', 'ROLLBACK TO waits for the shard');
+$c->proxy('s1')->normal;
+my ($status, undef, $stderr) = $c->psql_end($session);
+is($c->sqlstate_of($status, $stderr), '', 'and the transaction goes on');
+is(values_of(@keys), '-1,0', 'with what was written before the savepoint');
+
+# If the connection is lost instead, so is the transaction.
+($sql, @keys) = savepoint_sql(-2);
+$c->proxy('s1')->rule(cut => 'server', type => 'C', text => 'ROLLBACK');
+is($c->sqlstate($sql), 'SL004', 'connection lost at ROLLBACK TO');
+ok(struck('s1'), 'there');
+$c->proxy('s1')->normal;
+$probe->settle('after that');
+is(values_of(@keys), '0,0', 'nothing is written');
+
 $c->destroy;
 done_testing();
