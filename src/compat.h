@@ -531,6 +531,7 @@ sl_move_group_column(const Var *column, int number)
 #include "storage/relfilenode.h"
 #define RelFileLocator RelFileNode
 #define relation_set_new_filelocator relation_set_new_filenode
+#define RelationSetNewRelfilenumber RelationSetNewRelfilenode
 #define PGIOAlignedBlock PGAlignedBlock
 #endif
 
@@ -568,6 +569,61 @@ sl_analyze_take_block(ReadStream * stream)
 
 	return read_stream_next_block(stream, &strategy) != InvalidBlockNumber;
 }
+#endif
+
+/* 16 separated permissions from the range table, 18 wants unpruned relations. */
+#if PG_VERSION_NUM < 160000
+#define sl_init_copy_range_table(estate, copy) ExecInitRangeTable(estate, (copy)->range_table)
+#elif PG_VERSION_NUM < 180000
+#define sl_init_copy_range_table(estate, copy) \
+	ExecInitRangeTable(estate, (copy)->range_table, (copy)->rteperminfos)
+#else
+#define sl_init_copy_range_table(estate, copy) \
+	ExecInitRangeTable(estate, (copy)->range_table, (copy)->rteperminfos, bms_make_singleton(1))
+#endif
+
+/* 17 lets COPY skip rows that cannot be read, 18 limits their number. */
+#if PG_VERSION_NUM < 170000
+#define sl_copy_skips_row(copy) false
+#define sl_copy_note_skipped(copy) ((void) 0)
+#else
+#include "commands/copyfrom_internal.h"
+static inline bool
+sl_copy_skips_row(CopyFromState copy)
+{
+	if (copy->opts.on_error != COPY_ON_ERROR_IGNORE || !copy->escontext->error_occurred)
+		return false;
+	copy->escontext->error_occurred = false;
+#if PG_VERSION_NUM >= 180000
+	if (copy->opts.reject_limit > 0 && copy->num_errors > copy->opts.reject_limit)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+				errmsg("skipped more than REJECT_LIMIT (%lld) rows due to data type incompatibility",
+					   (long long) copy->opts.reject_limit));
+#endif
+	return true;
+}
+
+static inline void
+sl_copy_note_skipped(CopyFromState copy)
+{
+#if PG_VERSION_NUM >= 180000
+	if (copy->opts.log_verbosity < COPY_LOG_VERBOSITY_DEFAULT)
+		return;
+#endif
+	if (copy->opts.on_error != COPY_ON_ERROR_STOP && copy->num_errors > 0)
+		ereport(NOTICE,
+				errmsg_plural("%llu row was skipped due to data type incompatibility",
+							  "%llu rows were skipped due to data type incompatibility",
+							  (unsigned long) copy->num_errors, (unsigned long long) copy->num_errors));
+}
+#endif
+
+/* 17 passes the REINDEX statement, for messages. */
+#if PG_VERSION_NUM < 170000
+#define sl_reindex_relation(relid, flags) reindex_relation(relid, flags, &(ReindexParams) {0})
+#else
+#define sl_reindex_relation(relid, flags) reindex_relation(NULL, relid, flags, &(ReindexParams) {0})
 #endif
 
 /* Sets relpages and reltuples alone; 18 counts the pages that are frozen. */

@@ -82,6 +82,7 @@ _PG_init(void)
 	sl_router_snapshot_init();
 	sl_modify_init();
 	sl_copy_hook_init();
+	sl_truncate_hook_init();
 	sl_shell_init();
 	sl_remote_plan_init();
 	sl_planner_init();

@@ -27,6 +27,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
 
 #include "access/foreign_modify.h"
 #include "compat.h"
@@ -153,7 +154,8 @@ sl_copy_from_is_plain(const CopyStmt *statement, Relation relation)
 	ListCell   *cell;
 
 	if (statement->whereClause != NULL || sl_table_router_triggers(relation) != NULL ||
-		ExecutorCheckPerms_hook != NULL || relation->rd_rel->relispartition ||
+		ExecutorCheckPerms_hook != NULL ||
+		(relation->rd_rel->relkind == RELKIND_FOREIGN_TABLE && relation->rd_rel->relispartition) ||
 		sl_copy_row_columns(RelationGetDescr(relation)) == NIL)
 		return false;
 	foreach(cell, statement->options)
@@ -198,9 +200,23 @@ check_table(const CopyStmt *statement, Relation relation)
 	{
 		if (pg_attribute_aclcheck(relid, (AttrNumber) lfirst_int(cell), GetUserId(),
 								  ACL_INSERT) != ACLCHECK_OK)
-			aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FOREIGN_TABLE,
+			aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(relation->rd_rel->relkind),
 						   RelationGetRelationName(relation));
 	}
+}
+
+/* Raises an error unless the user may execute the statement. */
+void
+sl_copy_from_check(const CopyStmt *statement, Relation relation)
+{
+	check_source(statement);
+	check_table(statement, relation);
+	if (check_enable_rls(RelationGetRelid(relation), InvalidOid, false) == RLS_ENABLED)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("COPY FROM not supported with row-level security"),
+				errhint("Use INSERT statements instead."));
+	PreventCommandIfReadOnly("COPY FROM");
 }
 
 /* The shards' command --------------------------------------------------------- */
@@ -411,9 +427,6 @@ sl_copy_from(ParseState *pstate, const CopyStmt *statement, Relation relation)
 	Copying		work = {.relation = relation};
 	uint64		rows;
 
-	check_source(statement);
-	check_table(statement, relation);
-	PreventCommandIfReadOnly("COPY FROM");
 	sl_row_route_init(&work.route, relation);
 	work.state = BeginCopyFrom(pstate, relation, NULL, statement->filename, statement->is_program,
 							   NULL, statement->attlist, statement->options);

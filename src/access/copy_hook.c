@@ -88,20 +88,23 @@ copy_from(const CopyStmt *statement, Oid relid, const char *source, QueryComplet
 {
 	Relation	relation = table_open(relid, RowExclusiveLock);
 	bool		is_plain = sl_copy_from_is_plain(statement, relation);
+	bool		is_ours = is_plain || relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE;
 
-	if (is_plain)
+	if (is_ours)
 	{
 		ParseState *pstate = make_parsestate(NULL);
 		uint64		rows;
 
 		pstate->p_sourcetext = source;
-		rows = sl_copy_from(pstate, statement, relation);
+		sl_copy_from_check(statement, relation);
+		rows = is_plain ? sl_copy_from(pstate, statement, relation) :
+			sl_copy_from_rows(pstate, statement, relation);
 		if (completion != NULL)
 			SetQueryCompletion(completion, CMDTAG_COPY, rows);
 		free_parsestate(pstate);
 	}
 	table_close(relation, NoLock);
-	return is_plain;
+	return is_ours;
 }
 
 static void

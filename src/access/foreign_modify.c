@@ -300,6 +300,20 @@ begin_insert(ModifyTableState *state, ResultRelInfo *info)
 	MemoryContextSwitchTo(old_context);
 }
 
+/*
+ * Prepares to write the rows of COPY FROM.  The result lives as long as the
+ * executor's state.
+ */
+SlModify *
+sl_modify_begin_copy(EState *estate, ResultRelInfo *info)
+{
+	SlModify   *modify = make_modify(estate, info, CMD_INSERT, false);
+
+	modify->is_bulk = true;
+	modify->returning_binary = true;
+	return modify;
+}
+
 /* Rows ------------------------------------------------------------------------ */
 
 /* Parameters of ON CONFLICT are the same for all rows. */
@@ -366,6 +380,13 @@ sl_modify_end(SlModify *modify)
 {
 	if (modify != NULL)
 		(void) flush_modify(modify);
+}
+
+/* Receives all replies.  Returns the number of rows that no shard inserted. */
+int64
+sl_modify_end_copy(SlModify *modify)
+{
+	return flush_modify(modify);
 }
 
 static void

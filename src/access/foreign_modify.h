@@ -122,6 +122,8 @@ extern SlModify *sl_modify_begin(PlanState *parent, const ModifyTable *plan, Res
 								 List *private);
 extern TupleTableSlot *sl_modify_insert_row(SlModify *modify, TupleTableSlot *slot);
 extern void sl_modify_end(SlModify *modify);
+extern SlModify *sl_modify_begin_copy(EState *estate, ResultRelInfo *info);
+extern int64 sl_modify_end_copy(SlModify *modify);
 extern bool sl_modify_take_reply(SlModify *modify, SlShard *shard, const char *sql,
 								 PGresult *result, TupleTableSlot *slot);
 extern int64 sl_modify_lost_in_copy(void);
@@ -178,6 +180,11 @@ extern void sl_copy_hook_init(void);
 extern bool sl_copy_from_is_plain(const CopyStmt *statement, Relation relation);
 extern uint64 sl_copy_from(ParseState *pstate, const CopyStmt *statement, Relation relation);
 
+extern void sl_copy_from_check(const CopyStmt *statement, Relation relation);
+
+/* copy_from_rows.c: COPY FROM into a shell table */
+extern uint64 sl_copy_from_rows(ParseState *pstate, const CopyStmt *statement, Relation relation);
+
 /* copy_lines.c: which line of the file a row of a shard's COPY was */
 typedef struct SlCopyLines SlCopyLines;
 
@@ -185,6 +192,9 @@ extern SlCopyLines *sl_copy_lines_make(void);
 extern void sl_copy_lines_add(SlCopyLines *lines, const SlShard *shard, uint64 line,
 							  bool is_simple);
 extern void sl_copy_lines_explain(void *arg, SlShard *shard, int64 first, SlFailure *failure);
+
+/* truncate_hook.c */
+extern void sl_truncate_hook_init(void);
 
 /* truncate.c */
 extern void sl_truncate(List *relations, DropBehavior behavior, bool restart_sequences);

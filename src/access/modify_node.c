@@ -29,6 +29,7 @@
 #include "utils/rel.h"
 
 #include "access/foreign_modify.h"
+#include "access/shell_access.h"
 #include "compat.h"
 
 static planner_hook_type previous_planner = NULL;
@@ -125,10 +126,13 @@ replace_modify(const PlannedStmt *statement, Plan *plan)
 static PlannedStmt *
 plan_and_replace(Query *query, const char *source, int options, ParamListInfo params)
 {
-	PlannedStmt *statement = previous_planner != NULL ? previous_planner(query, source, options, params) :
-	standard_planner(query, source, options, params);
+	PlannedStmt *statement;
 	ListCell   *cell;
 
+	if (sl_table_has_shells())
+		sl_shell_substitute(query);
+	statement = previous_planner != NULL ? previous_planner(query, source, options, params) :
+		standard_planner(query, source, options, params);
 	if (statement->resultRelations == NIL)
 		return statement;
 	statement->planTree = replace_modify(statement, statement->planTree);

@@ -41,7 +41,10 @@ typedef struct Clause
 	StringInfoData sql;
 } Clause;
 
-/* Finds the arbiter that the planner hook stored; NULL if there is none. */
+/*
+ * Finds the arbiter: as the statement has it, or of a foreign table as the planner
+ * hook stored it.  NULL if there is none.
+ */
 static OnConflictExpr *
 find_arbiter(const OnConflictExpr *conflict)
 {
@@ -49,7 +52,7 @@ find_arbiter(const OnConflictExpr *conflict)
 
 	if (last == NULL || !last->resjunk || last->resname == NULL ||
 		strcmp(last->resname, SL_ARBITER_NAME) != 0)
-		return NULL;
+		return conflict->arbiterElems != NIL || OidIsValid(conflict->constraint) ? (OnConflictExpr *) conflict : NULL;
 	return stringToNode(TextDatumGetCString(castNode(Const, last->expr)->constvalue));
 }
 

@@ -360,4 +360,5 @@ sl_shell_init(void)
 	next_object_access = object_access_hook;
 	object_access_hook = watch_objects;
 	sl_shell_statistics_init();
+	sl_shell_planning_init();
 }

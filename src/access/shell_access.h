@@ -8,6 +8,7 @@
 
 #include "access/tableam.h"
 #include "commands/vacuum.h"
+#include "nodes/parsenodes.h"
 #include "utils/rel.h"
 
 #include "compat.h"
@@ -36,6 +37,10 @@ extern bool sl_shell_has_blocks(Relation relation);
 extern SlShellState sl_shell_state(Relation relation);
 extern bool sl_shell_is_heap(Relation relation);
 extern void sl_shell_check_access(Relation relation);
+
+/* shell_planning.c */
+extern void sl_shell_planning_init(void);
+extern void sl_shell_substitute(Query *query);
 
 /* table_access_method.c */
 extern bool sl_shell_has_access_method(Relation relation);

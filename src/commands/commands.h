@@ -70,6 +70,10 @@ extern List *sl_table_options_placed(const SlShard *shard, bool is_attached);
 /* foreign_key_plan.c */
 extern void sl_foreign_key_plan(List *arrivals, bool drops);
 
+/* shell_swap.c */
+extern void sl_shell_connect(Oid relid, List *options, const char *verb);
+extern void sl_shell_disconnect(Oid relid, List *shards, const char *verb);
+
 /* swap_table.c */
 extern void sl_swap_to_foreign(Oid relid, List *options, const char *verb);
 extern void sl_swap_to_plain(Oid relid, const char *verb);

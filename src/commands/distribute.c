@@ -82,6 +82,11 @@ finish_table(const SlArrival *arrival, const char *verb)
 	if (target->kind == SL_TABLE_SHARDED)
 		sl_guard_trigger_create(arrival->homes, definition->schema, definition->name, target->map,
 								sl_table_key_of(target));
+	if (sl_shell_tables)
+	{
+		sl_shell_connect(target->relid, arrival->options, verb);
+		return;
+	}
 	sl_swap_to_foreign(target->relid, arrival->options, verb);
 	sl_definition_declare_key(target, definition);
 }

@@ -135,11 +135,16 @@ bring_table_back(const SlTable *table)
 					   NameStr(replies[0].shard->name)));
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
 	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
-	sl_swap_to_plain(table->relid, "undistribute");
-	sl_table_fetch_rows(table->relid, owners);
-	restore_parts(definition);
-	foreach(cell, keys)
-		bring_back(lfirst(cell), table, replies, count);
+	if (table->is_shell)
+		sl_shell_disconnect(table->relid, owners, "undistribute");
+	else
+	{
+		sl_swap_to_plain(table->relid, "undistribute");
+		sl_table_fetch_rows(table->relid, owners);
+		restore_parts(definition);
+		foreach(cell, keys)
+			bring_back(lfirst(cell), table, replies, count);
+	}
 	if (!table->is_attached)
 		run_on_table(replies, count, "DROP TABLE", definition, "");
 	else if (table->kind == SL_TABLE_SHARDED)

@@ -137,7 +137,8 @@ static void
 check_relation(RangeTblEntry *entry, SlShippableCheck *shipping)
 {
 	check(shipping, find_table(shipping->ship, entry->relid) != NULL &&
-		  entry->tablesample == NULL && !(entry->inh && has_subclass(entry->relid)));
+		  entry->tablesample == NULL &&
+		  (sl_table_is_remote(entry->relid, entry->relkind) || !(entry->inh && has_subclass(entry->relid))));
 	if (entry->alias != NULL)
 		entry->alias->colnames = NIL;
 }

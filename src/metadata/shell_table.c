@@ -15,9 +15,12 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/indexing.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_foreign_table.h"
+#include "commands/defrem.h"
 #include "foreign/foreign.h"
 #include "utils/syscache.h"
 
@@ -39,6 +42,48 @@ sl_shell_is_connected(Oid relid)
 	server = ((Form_pg_foreign_table) GETSTRUCT(tuple))->ftserver;
 	ReleaseSysCache(tuple);
 	return server == get_foreign_server_oid(SL_TABLES_SERVER_NAME, true);
+}
+
+/* Returns the access method of a relation, InvalidOid for none. */
+static Oid
+access_method_of(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			result;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relam;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/*
+ * Is the relation a shell table that is connected to its shards?  "relkind" is
+ * the relation's.  Lookups in system caches; for most relations a single one.
+ */
+bool
+sl_shell_is_shell(Oid relid, char relkind)
+{
+	if ((relkind != RELKIND_RELATION && relkind != RELKIND_PARTITIONED_TABLE) ||
+		!sl_shell_is_connected(relid))
+		return false;
+	return relkind == RELKIND_PARTITIONED_TABLE ||
+		access_method_of(relid) == get_table_am_oid(SL_ACCESS_METHOD_NAME, true);
+}
+
+/*
+ * Adds the row of pg_foreign_table, and the dependency on the common server.  The
+ * caller makes it visible, and invalidates the relation's cache entry.
+ */
+void
+sl_shell_add_row(Oid relid, List *options)
+{
+	CreateForeignTableStmt statement = {0};
+
+	statement.servername = SL_TABLES_SERVER_NAME;
+	statement.options = options;
+	CreateForeignTable(&statement, relid);
 }
 
 /*

@@ -33,6 +33,9 @@ typedef struct SlTable
 	Oid			key_types[SL_MAX_KEYS]; /* of these columns */
 	int32		shard_id;		/* placed */
 	bool		is_attached;	/* it was attached, not distributed */
+	bool		is_shell;		/* sharded or placed, and an ordinary table in
+								 * the router's catalogs (shell_table.c) */
+	bool		is_partition;	/* of another shell table */
 } SlTable;
 
 /* The function of the triggers of reference tables. */
@@ -55,6 +58,7 @@ extern void sl_table_init(void);
 extern uint64 sl_table_changes(void);
 extern SlTable *sl_table_get(Oid relid);
 extern bool sl_table_is_remote(Oid relid, char relkind);
+extern bool sl_table_has_shells(void);
 extern const TriggerDesc *sl_table_router_triggers(Relation relation);
 extern void sl_table_check_snapshot(Oid relid);
 extern SlTable *sl_table_get_as(Oid relid, List *options);
@@ -71,6 +75,8 @@ extern const SlShardlet *sl_table_route(const SlTable *table, const Datum *key);
 
 /* shell_table.c */
 extern bool sl_shell_is_connected(Oid relid);
+extern bool sl_shell_is_shell(Oid relid, char relkind);
+extern void sl_shell_add_row(Oid relid, List *options);
 extern SlTable *sl_shell_get_table(Oid relid);
 extern void sl_shell_remove_row(Oid relid);
 

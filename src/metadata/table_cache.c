@@ -10,6 +10,7 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -135,6 +136,26 @@ get_reference(Oid relid)
 	return table;
 }
 
+/* This session has met a shell table. */
+static bool has_shells = false;
+
+bool
+sl_table_has_shells(void)
+{
+	return has_shells;
+}
+
+static SlTable *
+get_shell(Oid relid)
+{
+	SlTable    *table = sl_shell_get_table(relid);
+
+	has_shells = true;
+	table->is_shell = true;
+	table->is_partition = get_rel_relispartition(relid);
+	return table;
+}
+
 /* Reads the catalogs. */
 static SlTable *
 read_table(Oid relid)
@@ -143,7 +164,7 @@ read_table(Oid relid)
 	ForeignTable *row;
 
 	if (kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE)
-		return get_reference(relid);
+		return sl_shell_is_shell(relid, kind) ? get_shell(relid) : get_reference(relid);
 	if (kind != RELKIND_FOREIGN_TABLE)
 		return NULL;
 	row = GetForeignTable(relid);
@@ -268,29 +289,35 @@ sl_table_get(Oid relid)
 
 /*
  * Are the rows of the relation on shards only?  They are if the table is
- * sharded or placed.  "relkind" is the relation's: most relations need no
- * lookup then.
+ * sharded or placed.  "relkind" is the relation's, or that of a range table entry:
+ * most relations need no lookup then.
  */
 bool
 sl_table_is_remote(Oid relid, char relkind)
 {
 	const Known *known;
+	const SlTable *table;
 
-	if (relkind != RELKIND_FOREIGN_TABLE)
+	if ((relkind != RELKIND_FOREIGN_TABLE && relkind != RELKIND_RELATION &&
+		 relkind != RELKIND_PARTITIONED_TABLE) || relid < FirstNormalObjectId)
 		return false;
 	known = find_known(relid);
-	return known != NULL ? known->is_ours : sl_table_get(relid) != NULL;
+	if (known != NULL)
+		return known->is_ours && known->table.kind != SL_TABLE_REFERENCE;
+	table = sl_table_get(relid);
+	return table != NULL && table->kind != SL_TABLE_REFERENCE;
 }
 
 /*
  * Returns the triggers that the router fires when rows of a sharded or placed
- * table change, or NULL if there are none.  The result belongs to the relation
- * cache entry.
+ * table change, or NULL if there are none.  Those of a shell table, and of its
+ * foreign keys, fire on the shards.  The result belongs to the relation cache
+ * entry.
  */
 const TriggerDesc *
 sl_table_router_triggers(Relation relation)
 {
-	return relation->trigdesc;
+	return relation->rd_rel->relkind == RELKIND_FOREIGN_TABLE ? relation->trigdesc : NULL;
 }
 
 static List *
@@ -391,7 +418,21 @@ sl_table_get_all(List *relids)
 	return result;
 }
 
-/* Returns all tables that are sharded or placed: SlTables. */
+/* Partitions of a shell table are parts of it. */
+static List *
+leave_partitions_out(List *tables)
+{
+	ListCell   *cell;
+
+	foreach(cell, tables)
+	{
+		if (((const SlTable *) lfirst(cell))->is_partition)
+			tables = foreach_delete_current(tables, cell);
+	}
+	return tables;
+}
+
+/* Returns all tables that are sharded or placed, without partitions: SlTables. */
 List *
 sl_table_all(void)
 {
@@ -414,7 +455,7 @@ sl_table_all(void)
 	}
 	systable_endscan(scan);
 	table_close(relation, AccessShareLock);
-	return sl_table_get_all(relids);
+	return leave_partitions_out(sl_table_get_all(relids));
 }
 
 /* The maps of all tables, and the shards of placed ones. */

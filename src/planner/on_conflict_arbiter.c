@@ -33,7 +33,7 @@ is_distributed_target(const Query *query)
 {
 	const RangeTblEntry *entry = rt_fetch(query->resultRelation, query->rtable);
 
-	return sl_table_is_remote(entry->relid, entry->relkind);
+	return entry->relkind == RELKIND_FOREIGN_TABLE && sl_table_is_remote(entry->relid, entry->relkind);
 }
 
 static void

@@ -64,9 +64,11 @@ sl_level_begin(SlLevel *level, const SlLevel *outer, Query *query)
 SlTable *
 sl_level_table(const RangeTblEntry *entry)
 {
-	if (entry->rtekind != RTE_RELATION ||
-		(entry->relkind != RELKIND_RELATION && !sl_table_is_remote(entry->relid, entry->relkind)) ||
-		(entry->inh && has_subclass(entry->relid)))
+	if (entry->rtekind != RTE_RELATION)
+		return NULL;
+	if (sl_table_is_remote(entry->relid, entry->relkind))
+		return sl_table_get(entry->relid);
+	if (entry->relkind != RELKIND_RELATION || (entry->inh && has_subclass(entry->relid)))
 		return NULL;
 	return sl_table_get(entry->relid);
 }
