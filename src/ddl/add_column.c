@@ -374,7 +374,7 @@ add_drawing_column(const SlDdl *ddl, const SlTable *table, const char *table_nam
 	int64		total = 0;
 	char	   *clause = "";
 
-	if (sl_ddl_is_foreign(table))
+	if (sl_ddl_is_remote(table))
 		total = count_rows(table, table_name, &replies, &count);
 	else if (has_rows_on_router(table->relid))
 		refuse_rows(table, column->colname, "The copies of a reference table must be the same.");
@@ -463,7 +463,7 @@ sl_ddl_add_column(const SlDdl *ddl, const SlTable *table, const char *table_name
 	else
 	{
 		/* Each row has a value of its own, wherever that is made. */
-		if (!sl_ddl_is_foreign(table) && has_rows_on_router(table->relid))
+		if (!sl_ddl_is_remote(table) && has_rows_on_router(table->relid))
 			refuse_rows(table, column->colname, "The copies of a reference table must be the same.");
 		result.piece = sl_ddl_changed(ddl, span, target_changes(ddl, column));
 	}

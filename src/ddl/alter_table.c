@@ -1,11 +1,13 @@
 /*
- * alter_table.c ALTER TABLE: each subcommand runs on the router, on the shards, or on
- * both.
+ * alter_table.c
+ *		ALTER TABLE: each subcommand runs on the router, on the shards, or on
+ *		both.
  *
  * A foreign table can have columns, defaults and CHECK constraints, but no
  * indexes and no storage: what PostgreSQL does not allow on it concerns the
- * shards alone.  One ALTER TABLE may have subcommands of both kinds; shards
- * get theirs as one ALTER TABLE again.
+ * shards alone.  A shell table has everything but rows and storage.  One ALTER
+ * TABLE may have subcommands of both kinds; shards get theirs as one ALTER TABLE
+ * again.
  */
 #include "postgres.h"
 
@@ -62,7 +64,8 @@ typedef struct Alteration
 typedef struct AlterRule
 {
 	AlterTableType type;
-	Target		target;
+	Target		target;			/* of a foreign table */
+	Target		shell_target;
 	Target		(*decide) (const SlTable *table, const AlterTableCmd *command);
 } AlterRule;
 
@@ -169,7 +172,7 @@ add_constraint(const SlTable *table, const AlterTableCmd *command)
 	const Constraint *constraint = castNode(Constraint, command->def);
 
 	sl_ddl_check_constraint(table, constraint, NULL);
-	return sl_ddl_is_for_shards(constraint) ? ON_SHARDS : BOTH;
+	return sl_ddl_is_for_shards(constraint) && !table->is_shell ? ON_SHARDS : BOTH;
 }
 
 /* A constraint that the router does not have is one that only shards can have. */
@@ -188,21 +191,30 @@ by_constraint(const SlTable *table, const AlterTableCmd *command)
 	return BOTH;
 }
 
-/* Triggers that were created on the router are there, others on the shards. */
+/*
+ * Triggers of a foreign table that were created on the router are there, others on
+ * the shards.  A shell table has those of the shards, but for some that it was
+ * attached without.
+ */
 static Target
 by_trigger(const SlTable *table, const AlterTableCmd *command)
 {
-	if (!sl_ddl_is_foreign(table) && command->subtype != AT_EnableAlwaysTrig)
-		sl_ddl_check_reference_trigger(table, command->name, "change");
-	return !sl_ddl_is_foreign(table) ||
-		OidIsValid(get_trigger_oid(table->relid, command->name, true)) ? ON_ROUTER : ON_SHARDS;
+	bool		is_on_router = OidIsValid(get_trigger_oid(table->relid, command->name, true));
+
+	if (!sl_ddl_is_remote(table))
+	{
+		if (command->subtype != AT_EnableAlwaysTrig)
+			sl_ddl_check_reference_trigger(table, command->name, "change");
+		return ON_ROUTER;
+	}
+	return !is_on_router ? ON_SHARDS : table->is_shell ? BOTH : ON_ROUTER;
 }
 
 /* The triggers that carry the changes of a reference table stay as they are. */
 static Target
 switch_triggers(const SlTable *table, const AlterTableCmd *command)
 {
-	if (!sl_ddl_is_foreign(table))
+	if (!sl_ddl_is_remote(table))
 		sl_ddl_refuse(table, "enable or disable all triggers of",
 					  "Its own triggers carry changes to the shards.  Name the triggers that you mean.");
 	return BOTH;
@@ -235,46 +247,46 @@ detach_partition(const SlTable *table, const AlterTableCmd *command)
 }
 
 static const AlterRule rules[] = {
-	{AT_AddColumn, BOTH, add_column},
-	{AT_DropColumn, BOTH, drop_column},
-	{AT_AlterColumnType, BOTH, alter_type},
-	{AT_ColumnDefault, BOTH, NULL},
-	{AT_DropNotNull, BOTH, drop_not_null},
-	{AT_SetNotNull, BOTH, NULL},
-	{AT_DropExpression, BOTH, NULL},
-	{AT_SetExpression, BOTH, set_expression},
-	{AT_AddIdentity, ON_ROUTER, NULL},
-	{AT_SetIdentity, ON_ROUTER, NULL},
-	{AT_DropIdentity, ON_ROUTER, NULL},
-	{AT_SetStatistics, BOTH, NULL},
-	{AT_SetOptions, BOTH, NULL},
-	{AT_ResetOptions, BOTH, NULL},
-	{AT_SetStorage, BOTH, NULL},
-	{AT_SetCompression, ON_SHARDS, NULL},
-	{AT_AddConstraint, BOTH, add_constraint},
-	{AT_AlterConstraint, ON_SHARDS, NULL},
-	{AT_ValidateConstraint, BOTH, by_constraint},
-	{AT_DropConstraint, BOTH, by_constraint},
-	{AT_ChangeOwner, BOTH, NULL},
-	{AT_ClusterOn, ON_SHARDS, NULL},
-	{AT_DropCluster, ON_SHARDS, NULL},
-	{AT_SetLogged, ON_SHARDS, NULL},
-	{AT_SetAccessMethod, ON_SHARDS, NULL},
-	{AT_SetTableSpace, ON_SHARDS, NULL},
-	{AT_SetRelOptions, ON_SHARDS, NULL},
-	{AT_ResetRelOptions, ON_SHARDS, NULL},
-	{AT_ReplicaIdentity, ON_SHARDS, NULL},
-	{AT_EnableTrig, ON_ROUTER, by_trigger},
-	{AT_EnableAlwaysTrig, ON_ROUTER, by_trigger},
-	{AT_EnableReplicaTrig, ON_ROUTER, by_trigger},
-	{AT_DisableTrig, ON_ROUTER, by_trigger},
-	{AT_EnableTrigAll, BOTH, switch_triggers},
-	{AT_EnableTrigUser, BOTH, switch_triggers},
-	{AT_DisableTrigAll, BOTH, switch_triggers},
-	{AT_DisableTrigUser, BOTH, switch_triggers},
-	{AT_AttachPartition, ON_SHARDS, attach_partition},
-	{AT_DetachPartition, ON_SHARDS, detach_partition},
-	{AT_AlterColumnGenericOptions, ON_ROUTER, NULL},
+	{AT_AddColumn, BOTH, BOTH, add_column},
+	{AT_DropColumn, BOTH, BOTH, drop_column},
+	{AT_AlterColumnType, BOTH, BOTH, alter_type},
+	{AT_ColumnDefault, BOTH, BOTH, NULL},
+	{AT_DropNotNull, BOTH, BOTH, drop_not_null},
+	{AT_SetNotNull, BOTH, BOTH, NULL},
+	{AT_DropExpression, BOTH, BOTH, NULL},
+	{AT_SetExpression, BOTH, BOTH, set_expression},
+	{AT_AddIdentity, ON_ROUTER, ON_ROUTER, NULL},
+	{AT_SetIdentity, ON_ROUTER, ON_ROUTER, NULL},
+	{AT_DropIdentity, ON_ROUTER, ON_ROUTER, NULL},
+	{AT_SetStatistics, BOTH, BOTH, NULL},
+	{AT_SetOptions, BOTH, BOTH, NULL},
+	{AT_ResetOptions, BOTH, BOTH, NULL},
+	{AT_SetStorage, BOTH, BOTH, NULL},
+	{AT_SetCompression, ON_SHARDS, BOTH, NULL},
+	{AT_AddConstraint, BOTH, BOTH, add_constraint},
+	{AT_AlterConstraint, ON_SHARDS, BOTH, NULL},
+	{AT_ValidateConstraint, BOTH, BOTH, by_constraint},
+	{AT_DropConstraint, BOTH, BOTH, by_constraint},
+	{AT_ChangeOwner, BOTH, BOTH, NULL},
+	{AT_ClusterOn, ON_SHARDS, BOTH, NULL},
+	{AT_DropCluster, ON_SHARDS, BOTH, NULL},
+	{AT_SetLogged, ON_SHARDS, ON_SHARDS, NULL},
+	{AT_SetAccessMethod, ON_SHARDS, ON_SHARDS, NULL},
+	{AT_SetTableSpace, ON_SHARDS, ON_SHARDS, NULL},
+	{AT_SetRelOptions, ON_SHARDS, BOTH, NULL},
+	{AT_ResetRelOptions, ON_SHARDS, BOTH, NULL},
+	{AT_ReplicaIdentity, ON_SHARDS, BOTH, NULL},
+	{AT_EnableTrig, ON_ROUTER, BOTH, by_trigger},
+	{AT_EnableAlwaysTrig, ON_ROUTER, BOTH, by_trigger},
+	{AT_EnableReplicaTrig, ON_ROUTER, BOTH, by_trigger},
+	{AT_DisableTrig, ON_ROUTER, BOTH, by_trigger},
+	{AT_EnableTrigAll, BOTH, BOTH, switch_triggers},
+	{AT_EnableTrigUser, BOTH, BOTH, switch_triggers},
+	{AT_DisableTrigAll, BOTH, BOTH, switch_triggers},
+	{AT_DisableTrigUser, BOTH, BOTH, switch_triggers},
+	{AT_AttachPartition, ON_SHARDS, BOTH, attach_partition},
+	{AT_DetachPartition, ON_SHARDS, BOTH, detach_partition},
+	{AT_AlterColumnGenericOptions, ON_ROUTER, ON_ROUTER, NULL},
 };
 
 static const Refusal refusals[] = {
@@ -299,7 +311,9 @@ choose_target(const SlTable *table, const AlterTableCmd *command)
 
 		if (rule->type != command->subtype)
 			continue;
-		return rule->decide != NULL ? rule->decide(table, command) : rule->target;
+		if (rule->decide != NULL)
+			return rule->decide(table, command);
+		return table->is_shell ? rule->shell_target : rule->target;
 	}
 	for (int i = 0; i < (int) lengthof(refusals); i++)
 	{
@@ -307,6 +321,34 @@ choose_target(const SlTable *table, const AlterTableCmd *command)
 			sl_ddl_refuse(table, refusals[i].what, NULL);
 	}
 	sl_ddl_refuse(table, "run this command on", "shardlet.execute() runs it on the shards.");
+}
+
+/* The shards check that rows refer to existing ones. */
+static void
+skip_validation(List *constraints)
+{
+	ListCell   *cell;
+
+	foreach(cell, constraints)
+	{
+		Constraint *constraint = lfirst(cell);
+
+		if (IsA(constraint, Constraint) && constraint->contype == CONSTR_FOREIGN)
+			constraint->skip_validation = true;
+	}
+}
+
+/* Returns the command as a shell table, which has no rows, takes it. */
+static AlterTableCmd *
+for_shell_table(const AlterTableCmd *command)
+{
+	AlterTableCmd *copy = copyObject((AlterTableCmd *) command);
+
+	if (copy->subtype == AT_AddColumn)
+		skip_validation(castNode(ColumnDef, copy->def)->constraints);
+	else if (copy->subtype == AT_AddConstraint)
+		skip_validation(list_make1(copy->def));
+	return copy;
 }
 
 /* Returns the command as a foreign table takes it. */
@@ -352,11 +394,12 @@ plan_on_router(SlDdl *ddl, const Alteration *alteration)
 	AlterTableStmt *copy;
 	ListCell   *cell;
 
-	if (!sl_ddl_is_foreign(alteration->table))
+	if (!sl_ddl_is_remote(alteration->table))
 	{
 		sl_ddl_run_on_router(ddl, statement);
 		return;
 	}
+	sl_ddl_open_shell(ddl, alteration->table);
 	copy = makeNode(AlterTableStmt);
 	copy->relation = copyObject(statement->relation);
 	copy->objtype = statement->objtype;
@@ -366,8 +409,10 @@ plan_on_router(SlDdl *ddl, const Alteration *alteration)
 		Part	   *part = lfirst(cell);
 
 		if (part->target != ON_SHARDS)
-			copy->cmds = lappend(copy->cmds, for_foreign_table(part->command));
-		copy->cmds = add_not_null(copy->cmds, part->command);
+			copy->cmds = lappend(copy->cmds, alteration->table->is_shell ? for_shell_table(part->command) :
+								 for_foreign_table(part->command));
+		if (!alteration->table->is_shell)
+			copy->cmds = add_not_null(copy->cmds, part->command);
 	}
 	if (copy->cmds != NIL)
 		sl_ddl_run_on_router(ddl, copy);
@@ -464,7 +509,7 @@ changes_key_type(const SlTable *table, const SlPrimaryKey *key, const AlterTable
 static SlPrimaryKey *
 drop_primary_key(const SlTable *table, const AlterTableStmt *statement)
 {
-	SlPrimaryKey *key = sl_primary_key_get(table->relid);
+	SlPrimaryKey *key = sl_ddl_is_foreign(table) ? sl_primary_key_get(table->relid) : NULL;
 
 	if (key == NULL || !changes_key_type(table, key, statement))
 		return NULL;

@@ -101,7 +101,7 @@ plan_comment_part(SlDdl *ddl, bool is_constraint)
 		return false;
 	is_on_router = OidIsValid(is_constraint ? get_relation_constraint_oid(table->relid, name, true) :
 							  get_trigger_oid(table->relid, name, true));
-	if (!is_constraint && (is_on_router || !sl_ddl_is_foreign(table)))
+	if (!is_constraint && !table->is_shell && (is_on_router || !sl_ddl_is_remote(table)))
 		return false;
 	if (is_on_router)
 		sl_ddl_run_on_router(ddl, statement);

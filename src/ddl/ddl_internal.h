@@ -29,8 +29,12 @@ struct SlDdl
 	bool		has_text;		/* source is not that of another statement */
 	bool		is_top_level;
 	bool		is_separate;	/* outside of the transaction, shards first */
+	bool		is_router_first;	/* though it is separate */
 	List	   *shards;			/* that must be available: SlShards */
 	List	   *dropped;		/* OIDs of tables that the shards drop too */
+	List	   *opened;			/* OIDs of shell tables that statements on the
+								 * router may access; InvalidOid: they may
+								 * create some */
 	List	   *local;			/* statements to run on the router, in this
 								 * order */
 	List	   *steps;			/* SlDdlSteps, in this order */
@@ -87,6 +91,9 @@ extern void sl_ddl_check_owner(Oid relid);
 extern char *sl_ddl_name(Oid relid);
 extern char *sl_ddl_name_in(Oid relid, const char *object);
 extern bool sl_ddl_is_foreign(const SlTable *table);
+extern bool sl_ddl_is_remote(const SlTable *table);
+extern List *sl_ddl_with_partitions(const SlTable *table);
+extern void sl_ddl_open_shell(SlDdl *ddl, const SlTable *table);
 extern Node *sl_ddl_transform(const SlTable *table, Node *raw, ParseExprKind kind);
 extern Oid	sl_ddl_own_function(const char *name);
 extern Oid	sl_ddl_reference_function(void);

@@ -89,7 +89,8 @@ is_foreign_distributed(List *names)
 {
 	Oid			relid = RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true);
 
-	return OidIsValid(relid) && sl_table_is_remote(relid, get_rel_relkind(relid));
+	return OidIsValid(relid) && get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE &&
+		sl_table_is_remote(relid, RELKIND_FOREIGN_TABLE);
 }
 
 static bool
@@ -114,7 +115,7 @@ plan_drop_table(SlDdl *ddl)
 		if (table == NULL || stays_on_shards(table) || list_member_oid(ddl->dropped, table->relid))
 			continue;
 		tables = lappend(tables, table);
-		ddl->dropped = lappend_oid(ddl->dropped, table->relid);
+		ddl->dropped = list_concat_unique_oid(ddl->dropped, sl_ddl_with_partitions(table));
 	}
 	if (foreign == NIL && tables == NIL)
 		return false;
@@ -156,7 +157,7 @@ plan_drop_index(SlDdl *ddl)
 			plain = lappend(plain, lfirst(cell));
 		if (index == NULL)
 			continue;
-		if (statement->concurrent && index->is_local)
+		if (statement->concurrent && !sl_ddl_is_remote(index->table))
 			sl_ddl_refuse(index->table, "concurrently drop an index of", "Leave CONCURRENTLY out.");
 		drop_index_on_shards(ddl, statement, index);
 	}
@@ -205,14 +206,18 @@ plan_drop_trigger(SlDdl *ddl)
 
 	if (table == NULL)
 		return false;
-	if (sl_ddl_is_foreign(table))
+	if (sl_ddl_is_remote(table))
 	{
+		bool		is_on_router = OidIsValid(get_trigger_oid(table->relid, trigger, true));
+
 		/*
-		 * Triggers that were created on the router are there, others on the
-		 * shards.
+		 * Triggers of a foreign table that were created on the router are
+		 * there, others on the shards.
 		 */
-		if (OidIsValid(get_trigger_oid(table->relid, trigger, true)))
+		if (is_on_router && !table->is_shell)
 			return false;
+		if (is_on_router)
+			sl_ddl_run_on_router(ddl, statement);
 		sl_ddl_lock(makeRangeVarFromNameList(table_names), AccessExclusiveLock);
 		sl_ddl_add_step(ddl, sl_table_homes(table),
 						psprintf("DROP TRIGGER %s%s ON %s%s", statement->missing_ok ? "IF EXISTS " : "",

@@ -1,13 +1,17 @@
 /*
  * index.c
- *		Indexes: the shards have them, the router knows none.
+ *		Indexes of distributed tables.
  *
- * An index of a sharded table is looked up on the shards, where the table that it
- * belongs to is found; the owner of the router's table has the privilege.  Only a
- * name that the router does not have is looked up on the shards.
+ * A shell table has them on the router, too, where they are empty.  The router
+ * chooses the name of a new one, so that it is the same everywhere.
+ *
+ * The router knows no index of a foreign table.  It is looked up on the shards, where
+ * the table that it belongs to is found; the owner of the router's table has the
+ * privilege.  Only a name that the router does not have is looked up on the shards.
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
@@ -15,12 +19,16 @@
 #include "commands/defrem.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
 
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "deparse/deparse.h"
 #include "executor/multi_shard.h"
 
 /* The shards that have sharded or placed tables and are available. */
@@ -124,7 +132,7 @@ sl_ddl_find_index(const RangeVar *name)
 static void
 mark_separate(SlDdl *ddl, const SlTable *table, const char *command)
 {
-	if (!sl_ddl_is_foreign(table))
+	if (!sl_ddl_is_remote(table))
 		sl_ddl_refuse(table, psprintf("run %s on", command), "Leave CONCURRENTLY out.");
 	PreventInTransactionBlock(ddl->is_top_level, command);
 	ddl->is_separate = true;
@@ -136,6 +144,69 @@ lock_owned(const SlTable *table, LOCKMODE mode)
 {
 	sl_ddl_check_owner(table->relid);
 	LockRelationOid(table->relid, mode);
+}
+
+static List *
+list_indexes(Oid relid)
+{
+	Relation	relation = table_open(relid, NoLock);
+	List	   *result = list_copy(RelationGetIndexList(relation));
+
+	table_close(relation, NoLock);
+	return result;
+}
+
+/* What CREATE INDEX of a shell table has to know afterwards. */
+typedef struct NewIndex
+{
+	SlTable    *table;
+	List	   *known;			/* OIDs of indexes that existed before */
+} NewIndex;
+
+/* Returns the command that creates an index as the router has it. */
+static char *
+write_index(Oid index, const IndexStmt *statement)
+{
+	int			nest_level = sl_deparse_begin_plain();
+	char	   *definition = statement->relation->inh ? pg_get_indexdef_string(index) :
+	TextDatumGetCString(DirectFunctionCall1(pg_get_indexdef, ObjectIdGetDatum(index)));
+	char	   *start = psprintf("CREATE %sINDEX ", statement->unique ? "UNIQUE " : "");
+
+	sl_deparse_end_plain(nest_level);
+	if (strncmp(definition, start, strlen(start)) != 0)
+		elog(ERROR, "unexpected definition of an index: %s", definition);
+	return psprintf("%s%s%s", start, statement->concurrent ? "CONCURRENTLY " : "", definition + strlen(start));
+}
+
+/* Has the shards create the index that the router has, under the name it has there. */
+static void
+finish_create_index(SlDdl *ddl)
+{
+	const NewIndex *new = ddl->state;
+	ListCell   *cell;
+
+	LockRelationOid(new->table->relid, AccessShareLock);
+	foreach(cell, list_indexes(new->table->relid))
+	{
+		if (!list_member_oid(new->known, lfirst_oid(cell)))
+			sl_ddl_add_step(ddl, sl_table_homes(new->table),
+							write_index(lfirst_oid(cell), castNode(IndexStmt, ddl->node)));
+	}
+}
+
+static void
+create_shell_index(SlDdl *ddl, SlTable *table)
+{
+	NewIndex   *new = palloc(sizeof(NewIndex));
+
+	new->table = table;
+	new->known = list_indexes(table->relid);
+	ddl->state = new;
+	ddl->finish = finish_create_index;
+	ddl->is_router_first = true;
+	sl_ddl_add_shards(ddl, sl_table_homes(table));
+	sl_ddl_open_shell(ddl, table);
+	sl_ddl_run_on_router(ddl, ddl->node);
 }
 
 bool
@@ -151,7 +222,12 @@ sl_ddl_plan_create_index(SlDdl *ddl)
 	sl_ddl_lock(statement->relation, statement->concurrent ? ShareUpdateExclusiveLock : ShareLock);
 	if (statement->concurrent)
 		mark_separate(ddl, table, "CREATE INDEX CONCURRENTLY");
-	if (!sl_ddl_is_foreign(table))
+	if (table->is_shell)
+	{
+		create_shell_index(ddl, table);
+		return true;
+	}
+	if (!sl_ddl_is_remote(table))
 		sl_ddl_run_on_router(ddl, statement);
 	changes = sl_ddl_rename_in(ddl, NIL, statement->relation, sl_ddl_name(table->relid));
 	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
@@ -169,6 +245,7 @@ sl_ddl_plan_alter_index(SlDdl *ddl)
 	if (index == NULL)
 		return false;
 	lock_owned(index->table, ShareUpdateExclusiveLock);
+	sl_ddl_open_shell(ddl, index->table);
 	if (index->is_local)
 		sl_ddl_run_on_router(ddl, statement);
 	changes = sl_ddl_rename_in(ddl, NIL, statement->relation, index->name);
@@ -211,7 +288,7 @@ sl_ddl_plan_reindex(SlDdl *ddl)
 	lock_owned(table, concurrent ? ShareUpdateExclusiveLock : ShareLock);
 	if (concurrent)
 		mark_separate(ddl, table, "REINDEX CONCURRENTLY");
-	if (!sl_ddl_is_foreign(table))
+	if (!sl_ddl_is_remote(table))
 		sl_ddl_run_on_router(ddl, statement);
 	changes = sl_ddl_rename_in(ddl, NIL, statement->relation,
 							   index != NULL ? index->name : sl_ddl_name(table->relid));

@@ -70,6 +70,18 @@ change_key_option(const SlTable *table, const RenameStmt *statement)
 	return result;
 }
 
+/* Partitions have the key of their table.  The columns are renamed right after. */
+static void
+rename_shell_key(const SlTable *table, const RenameStmt *statement)
+{
+	char	   *key = renamed_key(table, statement->subname, statement->newname);
+	ListCell   *cell;
+
+	sl_ddl_lock(statement->relation, AccessExclusiveLock);
+	foreach(cell, sl_ddl_with_partitions(table))
+		sl_shell_set_option(lfirst_oid(cell), SL_OPTION_KEY, key);
+}
+
 /* The guard knows the key's columns by their names. */
 static void
 guard_again(SlDdl *ddl, const SlTable *table, const RenameStmt *statement)
@@ -95,7 +107,9 @@ plan_rename_column(SlDdl *ddl, const SlTable *table)
 	RenameStmt *statement = (RenameStmt *) ddl->node;
 
 	sl_ddl_run_on_router(ddl, statement);
-	if (sl_ddl_is_key(table, statement->subname))
+	if (sl_ddl_is_key(table, statement->subname) && table->is_shell)
+		rename_shell_key(table, statement);
+	else if (sl_ddl_is_key(table, statement->subname))
 		sl_ddl_run_on_router(ddl, change_key_option(table, statement));
 	sl_ddl_add_step(ddl, sl_table_homes(table), rename_text(table, "COLUMN", statement));
 	if (sl_ddl_is_key(table, statement->subname))
@@ -117,11 +131,16 @@ plan_rename_trigger(SlDdl *ddl)
 {
 	RenameStmt *statement = (RenameStmt *) ddl->node;
 	SlTable    *table = sl_ddl_table(statement->relation);
+	bool		is_on_router;
 
-	if (table == NULL || !sl_ddl_is_foreign(table) ||
-		OidIsValid(get_trigger_oid(table->relid, statement->subname, true)))
+	if (table == NULL || !sl_ddl_is_remote(table))
+		return false;
+	is_on_router = OidIsValid(get_trigger_oid(table->relid, statement->subname, true));
+	if (is_on_router && !table->is_shell)
 		return false;
 	sl_ddl_lock(statement->relation, AccessExclusiveLock);
+	if (is_on_router)
+		sl_ddl_run_on_router(ddl, statement);
 	sl_ddl_add_step(ddl, sl_table_homes(table),
 					psprintf("ALTER TRIGGER %s ON %s RENAME TO %s",
 							 quote_identifier(statement->subname), sl_ddl_name(table->relid),

@@ -10,6 +10,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "commands/tablecmds.h"
@@ -95,10 +96,40 @@ sl_ddl_name_in(Oid relid, const char *object)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), object);
 }
 
+/* Is the table a foreign table of the router?  Shell and reference tables are not. */
 bool
 sl_ddl_is_foreign(const SlTable *table)
 {
+	return sl_ddl_is_remote(table) && !table->is_shell;
+}
+
+/* Are the rows of the table on shards only? */
+bool
+sl_ddl_is_remote(const SlTable *table)
+{
 	return table->kind != SL_TABLE_REFERENCE;
+}
+
+/*
+ * Returns the table and the partitions of all levels that it has on the router, as
+ * OIDs.  The caller holds a lock on the table.
+ */
+List *
+sl_ddl_with_partitions(const SlTable *table)
+{
+	return table->is_shell && get_rel_relkind(table->relid) == RELKIND_PARTITIONED_TABLE ?
+		find_all_inheritors(table->relid, NoLock, NULL) : list_make1_oid(table->relid);
+}
+
+/*
+ * Lets what runs on the router access a shell table and its partitions, whose
+ * heaps are empty there: ALTER TABLE scans and rewrites them.
+ */
+void
+sl_ddl_open_shell(SlDdl *ddl, const SlTable *table)
+{
+	if (table->is_shell)
+		ddl->opened = list_concat_unique_oid(ddl->opened, sl_ddl_with_partitions(table));
 }
 
 /* Returns the extension's function of that name without arguments, or InvalidOid. */

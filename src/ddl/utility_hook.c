@@ -32,6 +32,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "access/shell_access.h"
 #include "base/base.h"
 #include "ddl/ddl.h"
 #include "ddl/ddl_internal.h"
@@ -159,6 +160,8 @@ run_on_router(const Call *call, const SlDdl *ddl)
 	/* Whatever happens, later statements must not be taken for parts. */
 	is_carrying = true;
 	dropped = ddl->dropped;
+	foreach(cell, ddl->opened)
+		sl_shell_open(lfirst_oid(cell));
 	PG_TRY();
 	{
 		foreach(cell, ddl->local)
@@ -177,6 +180,8 @@ run_on_router(const Call *call, const SlDdl *ddl)
 	{
 		is_carrying = outer;
 		dropped = outer_dropped;
+		foreach(cell, ddl->opened)
+			sl_shell_close(lfirst_oid(cell));
 	}
 	PG_END_TRY();
 }
@@ -204,7 +209,7 @@ run_distributed(const Call *call, SlDdl *ddl)
 	if (ddl->local == NIL && is_change(ddl->node))
 		PreventCommandIfReadOnly(GetCommandTagName(CreateCommandTag(ddl->node)));
 	sl_ddl_check_shards(ddl);
-	if (ddl->is_separate)
+	if (ddl->is_separate && !ddl->is_router_first)
 	{
 		sl_ddl_send(ddl);
 		run_on_router(call, ddl);

@@ -17,11 +17,15 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_foreign_table.h"
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
+#include "nodes/makefuncs.h"
+#include "utils/inval.h"
+#include "utils/rel.h"
 #include "utils/syscache.h"
 
 #include "base/base.h"
@@ -117,4 +121,31 @@ sl_shell_remove_row(Oid relid)
 	CatalogTupleDelete(catalog, &tuple->t_self);
 	ReleaseSysCache(tuple);
 	table_close(catalog, RowExclusiveLock);
+}
+
+/* Changes an option of the row of pg_foreign_table. */
+void
+sl_shell_set_option(Oid relid, const char *name, const char *value)
+{
+	Relation	catalog = table_open(ForeignTableRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCacheCopy1(FOREIGNTABLEREL, ObjectIdGetDatum(relid));
+	DefElem    *option = makeDefElemExtended(NULL, pstrdup(name), (Node *) makeString(pstrdup(value)), DEFELEM_SET, -1);
+	Datum		values[Natts_pg_foreign_table] = {0};
+	bool		nulls[Natts_pg_foreign_table] = {0};
+	bool		replaces[Natts_pg_foreign_table] = {0};
+	Datum		options;
+	bool		is_null;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for foreign table %u", relid);
+	options = SysCacheGetAttr(FOREIGNTABLEREL, tuple, Anum_pg_foreign_table_ftoptions, &is_null);
+	values[Anum_pg_foreign_table_ftoptions - 1] = transformGenericOptions(ForeignTableRelationId,
+																		  is_null ? PointerGetDatum(NULL) : options,
+																		  list_make1(option), InvalidOid);
+	replaces[Anum_pg_foreign_table_ftoptions - 1] = true;
+	tuple = heap_modify_tuple(tuple, RelationGetDescr(catalog), values, nulls, replaces);
+	CatalogTupleUpdate(catalog, &tuple->t_self, tuple);
+	table_close(catalog, RowExclusiveLock);
+	CacheInvalidateRelcacheByRelid(relid);
+	CommandCounterIncrement();
 }

@@ -79,6 +79,7 @@ extern bool sl_shell_is_shell(Oid relid, char relkind);
 extern void sl_shell_add_row(Oid relid, List *options);
 extern SlTable *sl_shell_get_table(Oid relid);
 extern void sl_shell_remove_row(Oid relid);
+extern void sl_shell_set_option(Oid relid, const char *name, const char *value);
 
 /* primary_key.c */
 typedef struct SlPrimaryKey
