@@ -440,9 +440,12 @@ sl_foreign_key_plan(List *arrivals, bool drops)
 		refuse_broken(&search);
 	if (!drops && search.missing != NIL)
 		refuse_missing(&search);
-	foreach(cell, search.broken)
+	foreach(cell, list_concat_copy(search.broken, search.missing))
+	{
 		leave_out(&search, lfirst(cell));
-	foreach(cell, search.missing)
-		leave_out(&search, lfirst(cell));
-	drop_incoming(&search);
+		if (sl_shell_tables)
+			drop_on_router(lfirst(cell));
+	}
+	if (!sl_shell_tables)
+		drop_incoming(&search);
 }
