@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
@@ -227,6 +228,11 @@ attach_partition(const SlTable *table, const AlterTableCmd *command)
 	const PartitionCmd *partition = castNode(PartitionCmd, command->def);
 	const SlTable *child = sl_ddl_table(partition->name);
 
+	if (table->is_shell)
+	{
+		sl_ddl_check_attached(table, partition->name);
+		return BOTH;
+	}
 	if (child != NULL)
 		sl_ddl_refuse(child, "change the inheritance of", NULL);
 	if (!superuser() && sl_ddl_is_foreign(table))
@@ -240,6 +246,8 @@ attach_partition(const SlTable *table, const AlterTableCmd *command)
 static Target
 detach_partition(const SlTable *table, const AlterTableCmd *command)
 {
+	if (table->is_shell)
+		return BOTH;
 	if (castNode(PartitionCmd, command->def)->concurrent)
 		sl_ddl_refuse(table, "detach a partition concurrently from",
 					  "shardlet.execute(..., atomic => false) does it on the shards.");
@@ -408,6 +416,7 @@ plan_on_router(SlDdl *ddl, const Alteration *alteration)
 	{
 		Part	   *part = lfirst(cell);
 
+		sl_ddl_open_attached(ddl, part->command);
 		if (part->target != ON_SHARDS)
 			copy->cmds = lappend(copy->cmds, alteration->table->is_shell ? for_shell_table(part->command) :
 								 for_foreign_table(part->command));
@@ -443,11 +452,18 @@ sets_own_default(const SlTable *table, const Part *part)
 		sl_ddl_draws(table->relid, command->name);
 }
 
+/* Names of other tables in the text are qualified. */
 static List *
-changes_of(const SlDdl *ddl, const AlterTableCmd *command)
+changes_of(const SlDdl *ddl, const SlTable *table, const AlterTableCmd *command)
 {
-	return command->subtype == AT_AddConstraint ?
-		sl_ddl_qualify_target(ddl, NIL, (const Constraint *) command->def) : NIL;
+	const PartitionCmd *partition = (const PartitionCmd *) command->def;
+
+	if (command->subtype == AT_AddConstraint)
+		return sl_ddl_qualify_target(ddl, NIL, (const Constraint *) command->def);
+	if (table->is_shell && (command->subtype == AT_AttachPartition || command->subtype == AT_DetachPartition))
+		return sl_ddl_rename_in(ddl, NIL, partition->name,
+								sl_ddl_name(RangeVarGetRelid(partition->name, NoLock, false)));
+	return NIL;
 }
 
 static void
@@ -600,7 +616,11 @@ finish_alter(SlDdl *ddl)
 			after = list_concat(after, column.after);
 		}
 		else
-			add_piece(&sql, alteration, sl_ddl_changed(ddl, part->span, changes_of(ddl, command)));
+		{
+			sl_ddl_unguard_attached(command);
+			add_piece(&sql, alteration, sl_ddl_changed(ddl, part->span,
+														changes_of(ddl, alteration->table, command)));
+		}
 	}
 	if (sql.len > 0)
 		sl_ddl_add_step(ddl, shards, sql.data);
@@ -616,6 +636,7 @@ finish_alter(SlDdl *ddl)
 			change_owner(ddl, alteration, command);
 		if (command->subtype == AT_DisableTrigAll || command->subtype == AT_DisableTrigUser)
 			guard_again(ddl, alteration->table);
+		sl_ddl_guard_detached(ddl, command);
 		if (command->subtype == AT_AddConstraint)
 			declare_primary_key(alteration->table, castNode(Constraint, command->def));
 	}
@@ -645,6 +666,15 @@ make_parts(SlDdl *ddl, const SlTable *table, const AlterTableStmt *statement)
 	return parts;
 }
 
+/* PostgreSQL runs that in transactions of its own, on the router and on shards. */
+static bool
+is_detached_concurrently(const AlterTableStmt *statement)
+{
+	const AlterTableCmd *command = linitial(statement->cmds);
+
+	return command->subtype == AT_DetachPartition && castNode(PartitionCmd, command->def)->concurrent;
+}
+
 static void
 plan_table(SlDdl *ddl, SlTable *table)
 {
@@ -659,6 +689,7 @@ plan_table(SlDdl *ddl, SlTable *table)
 	alteration->expressions = sl_privilege_stored(table->relid);
 	ddl->state = alteration;
 	ddl->finish = finish_alter;
+	ddl->is_separate = ddl->is_router_first = table->is_shell && is_detached_concurrently(statement);
 	sl_ddl_add_shards(ddl, sl_table_homes(table));
 	alteration->dropped_key = drop_primary_key(table, statement);
 	plan_on_router(ddl, alteration);

@@ -292,7 +292,10 @@ sl_ddl_plan_create_table(SlDdl *ddl)
 			continue;
 		if (statement->partbound == NULL || !IsA(ddl->node, CreateStmt))
 			sl_ddl_refuse(table, "create a child of", NULL);
-		plan_partition(ddl, statement, table);
+		if (table->is_shell)
+			sl_ddl_create_partition(ddl, table);
+		else
+			plan_partition(ddl, statement, table);
 		return true;
 	}
 	return false;

@@ -127,6 +127,21 @@ extern AttrNumber sl_ddl_not_null_column(Oid constraint);
 /* alter_table.c */
 extern bool sl_ddl_plan_alter(SlDdl *ddl);
 
+/* partition.c */
+extern void sl_ddl_create_partition(SlDdl *ddl, const SlTable *table);
+extern void sl_ddl_check_attached(const SlTable *table, const RangeVar *name);
+extern void sl_ddl_open_attached(SlDdl *ddl, const AlterTableCmd *command);
+extern void sl_ddl_unguard_attached(const AlterTableCmd *command);
+extern void sl_ddl_guard_detached(SlDdl *ddl, const AlterTableCmd *command);
+
+/* function.c */
+extern void sl_ddl_add_function(SlDdl *ddl, List *shards, Oid function);
+extern bool sl_ddl_plan_create_function(SlDdl *ddl);
+extern bool sl_ddl_plan_alter_function(SlDdl *ddl);
+
+/* trigger.c */
+extern bool sl_ddl_plan_create_trigger(SlDdl *ddl);
+
 /* add_column.c */
 typedef struct SlColumnText
 {

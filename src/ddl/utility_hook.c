@@ -94,6 +94,9 @@ static const Rule rules[] = {
 	{T_ClusterStmt, sl_ddl_plan_cluster},
 	{T_LockStmt, sl_ddl_plan_lock},
 	{T_VacuumStmt, sl_ddl_plan_vacuum},
+	{T_CreateTrigStmt, sl_ddl_plan_create_trigger},
+	{T_CreateFunctionStmt, sl_ddl_plan_create_function},
+	{T_AlterFunctionStmt, sl_ddl_plan_alter_function},
 	{T_AlterEnumStmt, sl_ddl_plan_enum},
 	{T_AlterDomainStmt, sl_ddl_plan_domain},
 };

@@ -75,7 +75,7 @@ sub _run_paragraph
 	for my $session ($plain, $router)
 	{
 		$session->simple('ROLLBACK') if $session->state ne 'I';
-		$session->simple('RESET SESSION AUTHORIZATION; RESET ALL; SET statement_timeout = \'15s\'')
+		$session->simple('RESET SESSION AUTHORIZATION; RESET ALL; SET statement_timeout = \'60s\'')
 			if $paragraph->{notes}{resets};
 	}
 	return ($count, $wrong);

@@ -46,7 +46,10 @@ SKIP:
 	like($c->sql('EXPLAIN (GENERIC_PLAN) SELECT * FROM t WHERE k = $1'), qr/chosen at run time/, 'a plan without values');
 	is($c->sql(q{SELECT k, any_value(a) FROM t WHERE k < 3 GROUP BY k ORDER BY k}), "1|1\n2|2", 'any_value');
 	like($c->sql("EXPLAIN (COSTS OFF) SELECT $_ FROM t"), qr/^Finalize Aggregate\n.*Shardlet Scatter/, "$_ in two steps")
-		for q{string_agg(a::text, ',')}, q{string_agg(int4send(a), NULL)}, 'array_agg(a)', 'array_agg(ARRAY[a, 1])', 'any_value(a)';
+		for 'any_value(a)';
+	# Their states are not sent: reading one trusts lengths in it.
+	unlike($c->sql("EXPLAIN (COSTS OFF) SELECT $_ FROM t"), qr/Finalize/, "$_ of values")
+		for q{string_agg(a::text, ',')}, q{string_agg(int4send(a), NULL)}, 'array_agg(a)', 'array_agg(ARRAY[a, 1])';
 }
 
 SKIP:

@@ -1,0 +1,101 @@
+/*
+ * trigger.c
+ *		CREATE TRIGGER on shell tables.
+ *
+ * The trigger is created on the router, where it is shown and never fires, and on the
+ * shards, which fire it.  Its function is created there if it is missing.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_proc.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "parser/parse_func.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/formatting.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/syscache.h"
+
+#include "base/base.h"
+#include "ddl/ddl_internal.h"
+#include "deparse/deparse.h"
+
+typedef struct NewTrigger
+{
+	const SlTable *table;
+	const CreateTrigStmt *statement;
+} NewTrigger;
+
+/* Returns the definition of the trigger that the router has, names qualified. */
+static char *
+write_trigger(Oid trigger, bool replaces)
+{
+	static const char start[] = "CREATE TRIGGER ";
+	int			nest_level = sl_deparse_begin_plain();
+	char	   *definition = TextDatumGetCString(DirectFunctionCall2(pg_get_triggerdef_ext, ObjectIdGetDatum(trigger),
+																	 BoolGetDatum(false)));
+
+	sl_deparse_end_plain(nest_level);
+	return replaces && strncmp(definition, start, strlen(start)) == 0 ?
+		psprintf("CREATE OR REPLACE TRIGGER %s", definition + strlen(start)) : definition;
+}
+
+/* Warns of what a function does that is not the same on a shard. */
+static void
+warn_of_body(const SlTable *table, Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		is_null;
+	Datum		body;
+	char	   *source;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	body = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &is_null);
+	source = is_null ? pstrdup("") : asc_tolower(TextDatumGetCString(body), strlen(TextDatumGetCString(body)));
+	ReleaseSysCache(tuple);
+	if (strstr(source, "notify") != NULL)
+		ereport(WARNING,
+				errmsg("trigger function %s() seems to use NOTIFY", get_func_name(function)),
+				errdetail("A shard cannot prepare a transaction that has sent notifications: writes to several shards at a time would fail."));
+	if (strstr(source, " from ") != NULL || strstr(source, " join ") != NULL)
+		ereport(WARNING,
+				errmsg("trigger function %s() seems to read tables", get_func_name(function)),
+				errdetail("The triggers of table \"%s\" fire on the shards, each of which sees its own rows only.",
+						  get_rel_name(table->relid)));
+}
+
+static void
+finish_trigger(SlDdl *ddl)
+{
+	const NewTrigger *new = ddl->state;
+	Oid			trigger = get_trigger_oid(new->table->relid, new->statement->trigname, false);
+	Oid			function = LookupFuncName(new->statement->funcname, 0, NULL, false);
+
+	warn_of_body(new->table, function);
+	sl_ddl_add_function(ddl, sl_table_homes(new->table), function);
+	sl_ddl_add_step(ddl, sl_table_homes(new->table), write_trigger(trigger, new->statement->replace));
+}
+
+bool
+sl_ddl_plan_create_trigger(SlDdl *ddl)
+{
+	CreateTrigStmt *statement = castNode(CreateTrigStmt, ddl->node);
+	SlTable    *table = sl_ddl_table(statement->relation);
+	NewTrigger *new;
+
+	if (table == NULL || !table->is_shell)
+		return false;
+	sl_ddl_lock(statement->relation, ShareRowExclusiveLock);
+	new = palloc(sizeof(NewTrigger));
+	new->table = table;
+	new->statement = statement;
+	ddl->state = new;
+	ddl->finish = finish_trigger;
+	sl_ddl_add_shards(ddl, sl_table_homes(table));
+	sl_ddl_run_on_router(ddl, statement);
+	return true;
+}
