@@ -96,10 +96,20 @@ sl_shell_substitute(Query *query)
 }
 
 /*
- * Describes a shell table as a foreign table.  Its indexes stay: unique ones hold
- * over all shards, and prove that a join adds no rows.  Paths that would scan them
- * are made for plain tables only.
+ * Indexes stay: unique ones hold over all shards, and prove that a join adds no
+ * rows.  Paths that scan them are made for plain tables only, but estimates would
+ * look for the smallest and largest values in them, unless they are hypothetical.
  */
+static void
+hide_indexes(RelOptInfo *rel)
+{
+	ListCell   *cell;
+
+	foreach(cell, rel->indexlist)
+		lfirst_node(IndexOptInfo, cell)->hypothetical = true;
+}
+
+/* Describes a shell table as a foreign table. */
 static void
 describe_shell(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
 {
@@ -115,6 +125,7 @@ describe_shell(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
 		next_relation_info(root, relid, is_parent, rel);
 	if (entry->relkind != RELKIND_FOREIGN_TABLE || rel->fdwroutine != NULL)
 		return;
+	hide_indexes(rel);
 	rel->serverid = GetForeignServerIdByRelId(relid);
 	rel->fdwroutine = GetFdwRoutineByServerId(rel->serverid);
 }

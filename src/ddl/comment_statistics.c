@@ -1,6 +1,6 @@
 /*
  * comment_statistics.c
- *		Comments, extended statistics and partitions.
+ *		Comments and extended statistics.
  */
 #include "postgres.h"
 
@@ -228,75 +228,4 @@ sl_ddl_plan_alter_statistics(SlDdl *ddl)
 	sl_ddl_run_on_router(ddl, statement);
 	sl_ddl_add_step(ddl, sl_table_homes(found->table), sl_ddl_text(ddl));
 	return true;
-}
-
-static void
-check_bounds(const SlTable *table, const List *values)
-{
-	ListCell   *cell;
-
-	foreach(cell, values)
-	{
-		/* MINVALUE and MAXVALUE look like columns. */
-		if (!IsA(lfirst(cell), ColumnRef))
-			sl_privilege_check(sl_ddl_transform(table, lfirst(cell), EXPR_KIND_PARTITION_BOUND));
-	}
-}
-
-/* What the shards compute, and the router never sees. */
-static void
-check_partition(const SlTable *table, const CreateStmt *statement)
-{
-	if (superuser())
-		return;
-	if (statement->tableElts != NIL)
-		ereport(ERROR,
-				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("must be superuser to create a partition of table \"%s\" with columns or constraints of its own",
-					   get_rel_name(table->relid)));
-	check_bounds(table, statement->partbound->listdatums);
-	check_bounds(table, statement->partbound->lowerdatums);
-	check_bounds(table, statement->partbound->upperdatums);
-}
-
-/* The partitions of a sharded table are on the shards alone. */
-static void
-plan_partition(SlDdl *ddl, const CreateStmt *statement, const SlTable *table)
-{
-	RangeVar   *parent = linitial(statement->inhRelations);
-	RangeVar   *name = copyObject(statement->relation);
-	Oid			schema = RangeVarGetAndCheckCreationNamespace(name, NoLock, NULL);
-	List	   *changes;
-
-	if (!sl_ddl_is_foreign(table))
-		sl_ddl_refuse(table, "create a partition of", NULL);
-	sl_ddl_lock(parent, ShareUpdateExclusiveLock);
-	check_partition(table, statement);
-	changes = sl_ddl_rename_in(ddl, NIL, parent, sl_ddl_name(table->relid));
-	changes = sl_ddl_rename_in(ddl, changes, statement->relation,
-							   quote_qualified_identifier(get_namespace_name(schema), name->relname));
-	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
-}
-
-bool
-sl_ddl_plan_create_table(SlDdl *ddl)
-{
-	CreateStmt *statement = (CreateStmt *) ddl->node;
-	ListCell   *cell;
-
-	foreach(cell, statement->inhRelations)
-	{
-		SlTable    *table = sl_ddl_table(lfirst(cell));
-
-		if (table == NULL)
-			continue;
-		if (statement->partbound == NULL || !IsA(ddl->node, CreateStmt))
-			sl_ddl_refuse(table, "create a child of", NULL);
-		if (table->is_shell)
-			sl_ddl_create_partition(ddl, table);
-		else
-			plan_partition(ddl, statement, table);
-		return true;
-	}
-	return false;
 }

@@ -128,7 +128,7 @@ extern AttrNumber sl_ddl_not_null_column(Oid constraint);
 extern bool sl_ddl_plan_alter(SlDdl *ddl);
 
 /* partition.c */
-extern void sl_ddl_create_partition(SlDdl *ddl, const SlTable *table);
+extern bool sl_ddl_plan_create_table(SlDdl *ddl);
 extern void sl_ddl_check_attached(const SlTable *table, const RangeVar *name);
 extern void sl_ddl_open_attached(SlDdl *ddl, const AlterTableCmd *command);
 extern void sl_ddl_unguard_attached(const AlterTableCmd *command);
@@ -200,7 +200,6 @@ extern SlStatistics *sl_ddl_find_statistics(List *names);
 extern bool sl_ddl_plan_comment(SlDdl *ddl);
 extern bool sl_ddl_plan_create_statistics(SlDdl *ddl);
 extern bool sl_ddl_plan_alter_statistics(SlDdl *ddl);
-extern bool sl_ddl_plan_create_table(SlDdl *ddl);
 
 /* type.c */
 extern List *sl_ddl_shards_with_schema(Oid schema);

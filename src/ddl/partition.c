@@ -1,7 +1,8 @@
 /*
  * partition.c
- *		Partitions of shell tables: created, attached and detached on the router
- *		and on the shards.
+ *		Partitions of distributed tables: created, attached and detached.
+ *
+ * Those of a foreign table are on the shards alone.
  *
  * A partition of a shell table is a shell table of the same options.  On the shards it
  * has no guard of its own while it is one: the triggers of the partitioned table are
@@ -12,7 +13,7 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "foreign/foreign.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -24,6 +25,35 @@
 #include "executor/multi_shard.h"
 
 /* Creating -------------------------------------------------------------------- */
+
+static void
+check_bounds(const SlTable *table, const List *values)
+{
+	ListCell   *cell;
+
+	foreach(cell, values)
+	{
+		/* MINVALUE and MAXVALUE look like columns. */
+		if (!IsA(lfirst(cell), ColumnRef))
+			sl_privilege_check(sl_ddl_transform(table, lfirst(cell), EXPR_KIND_PARTITION_BOUND));
+	}
+}
+
+/* What the shards compute, and the router never sees. */
+static void
+check_partition(const SlTable *table, const CreateStmt *statement)
+{
+	if (superuser())
+		return;
+	if (statement->tableElts != NIL)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("must be superuser to create a partition of table \"%s\" with columns or constraints of its own",
+					   get_rel_name(table->relid)));
+	check_bounds(table, statement->partbound->listdatums);
+	check_bounds(table, statement->partbound->lowerdatums);
+	check_bounds(table, statement->partbound->upperdatums);
+}
 
 typedef struct NewPartition
 {
@@ -41,15 +71,15 @@ finish_partition(SlDdl *ddl)
 	/* IF NOT EXISTS may have found another table. */
 	if (!get_rel_relispartition(relid) || sl_shell_is_connected(relid))
 		return;
-	sl_shell_add_row(relid, GetForeignTable(new->table->relid)->options);
+	sl_shell_copy_row(relid, new->table->relid);
 	CacheInvalidateRelcacheByRelid(relid);
 	CommandCounterIncrement();
 	sl_privilege_check_stored(relid, NIL);
 }
 
 /* CREATE TABLE ... PARTITION OF a shell table. */
-void
-sl_ddl_create_partition(SlDdl *ddl, const SlTable *table)
+static void
+create_shell_partition(SlDdl *ddl, const SlTable *table)
 {
 	CreateStmt *statement = castNode(CreateStmt, ddl->node);
 	CreateStmt *copy = copyObject(statement);
@@ -59,6 +89,7 @@ sl_ddl_create_partition(SlDdl *ddl, const SlTable *table)
 	List	   *changes;
 
 	sl_ddl_lock(parent, ShareUpdateExclusiveLock);
+	check_partition(table, statement);
 	if (copy->partspec == NULL)
 		copy->accessMethod = SL_ACCESS_METHOD_NAME;
 	new->table = table;
@@ -74,6 +105,48 @@ sl_ddl_create_partition(SlDdl *ddl, const SlTable *table)
 	changes = sl_ddl_rename_in(ddl, changes, statement->relation,
 							   quote_qualified_identifier(get_namespace_name(schema), statement->relation->relname));
 	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
+}
+
+/* The partitions of a sharded table are on the shards alone. */
+static void
+create_partition(SlDdl *ddl, const CreateStmt *statement, const SlTable *table)
+{
+	RangeVar   *parent = linitial(statement->inhRelations);
+	RangeVar   *name = copyObject(statement->relation);
+	Oid			schema = RangeVarGetAndCheckCreationNamespace(name, NoLock, NULL);
+	List	   *changes;
+
+	if (!sl_ddl_is_foreign(table))
+		sl_ddl_refuse(table, "create a partition of", NULL);
+	sl_ddl_lock(parent, ShareUpdateExclusiveLock);
+	check_partition(table, statement);
+	changes = sl_ddl_rename_in(ddl, NIL, parent, sl_ddl_name(table->relid));
+	changes = sl_ddl_rename_in(ddl, changes, statement->relation,
+							   quote_qualified_identifier(get_namespace_name(schema), name->relname));
+	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
+}
+
+bool
+sl_ddl_plan_create_table(SlDdl *ddl)
+{
+	CreateStmt *statement = (CreateStmt *) ddl->node;
+	ListCell   *cell;
+
+	foreach(cell, statement->inhRelations)
+	{
+		SlTable    *table = sl_ddl_table(lfirst(cell));
+
+		if (table == NULL)
+			continue;
+		if (statement->partbound == NULL || !IsA(ddl->node, CreateStmt))
+			sl_ddl_refuse(table, "create a child of", NULL);
+		if (table->is_shell)
+			create_shell_partition(ddl, table);
+		else
+			create_partition(ddl, statement, table);
+		return true;
+	}
+	return false;
 }
 
 /* Attaching and detaching ----------------------------------------------------- */

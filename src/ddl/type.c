@@ -96,6 +96,22 @@ list_shards_with_type(Oid type)
 	return find_shards(&wanted);
 }
 
+/* A new constraint of a domain is checked in all tables that use it. */
+static void
+open_shells(SlDdl *ddl, Oid type)
+{
+	Wanted		wanted = {.type = type};
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		if (table->is_shell && has_column(table->relid, &wanted))
+			sl_ddl_open_shell(ddl, table);
+	}
+}
+
 /* Returns the shards of all tables that are in a schema, or use a type of it. */
 List *
 sl_ddl_shards_with_schema(Oid schema)
@@ -142,6 +158,7 @@ carry_text(SlDdl *ddl, List *names)
 
 	if (shards == NIL)
 		return false;
+	open_shells(ddl, type);
 	sl_ddl_run_on_router(ddl, ddl->node);
 	sl_ddl_add_step(ddl, shards, qualified_text(ddl, type));
 	return true;

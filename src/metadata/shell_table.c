@@ -18,8 +18,10 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_foreign_server.h"
 #include "catalog/pg_foreign_table.h"
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
@@ -88,6 +90,30 @@ sl_shell_add_row(Oid relid, List *options)
 	statement.servername = SL_TABLES_SERVER_NAME;
 	statement.options = options;
 	CreateForeignTable(&statement, relid);
+}
+
+/*
+ * Gives a partition the row that another shell table has, its parent for instance.
+ * The owner of that one needs no further privilege.
+ */
+void
+sl_shell_copy_row(Oid relid, Oid source)
+{
+	Relation	catalog = table_open(ForeignTableRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCacheCopy1(FOREIGNTABLEREL, ObjectIdGetDatum(source));
+	Form_pg_foreign_table row;
+	ObjectAddress table;
+	ObjectAddress server;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for foreign table %u", source);
+	row = (Form_pg_foreign_table) GETSTRUCT(tuple);
+	row->ftrelid = relid;
+	CatalogTupleInsert(catalog, tuple);
+	ObjectAddressSet(table, RelationRelationId, relid);
+	ObjectAddressSet(server, ForeignServerRelationId, row->ftserver);
+	recordDependencyOn(&table, &server, DEPENDENCY_NORMAL);
+	table_close(catalog, RowExclusiveLock);
 }
 
 /*

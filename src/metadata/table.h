@@ -77,6 +77,7 @@ extern const SlShardlet *sl_table_route(const SlTable *table, const Datum *key);
 extern bool sl_shell_is_connected(Oid relid);
 extern bool sl_shell_is_shell(Oid relid, char relkind);
 extern void sl_shell_add_row(Oid relid, List *options);
+extern void sl_shell_copy_row(Oid relid, Oid source);
 extern SlTable *sl_shell_get_table(Oid relid);
 extern void sl_shell_remove_row(Oid relid);
 extern void sl_shell_set_option(Oid relid, const char *name, const char *value);
