@@ -2,7 +2,10 @@
 -- Whatever would read or write their heap is an error, and what does without rows is right.
 CREATE SCHEMA am;
 SET search_path = am, public;
--- Nothing makes shell tables yet: here it is done by hand.
+-- The rest of the extension takes shell tables for plain ones here, as if a hook had missed them.
+SET shardlet.fault = 'shell_as_plain:skip';
+SET shardlet.shell_tables = off;
+-- Shell tables are made by hand.
 CREATE FUNCTION open_shell(oid, is_open bool DEFAULT true) RETURNS void LANGUAGE c STRICT AS '$libdir/shardlet', 'shardlet_open_shell';
 CREATE FUNCTION make_shell(tbl regclass, VARIADIC options text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

@@ -28,6 +28,7 @@
 #include "utils/varlena.h"
 
 #include "base/base.h"
+#include "base/fault_points.h"
 #include "metadata/table.h"
 
 /* Splits the option "key": a list of column names, quoted where necessary. */
@@ -164,7 +165,11 @@ read_table(Oid relid)
 	ForeignTable *row;
 
 	if (kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE)
-		return sl_shell_is_shell(relid, kind) ? get_shell(relid) : get_reference(relid);
+	{
+		/* A test leaves shell tables to the access method. */
+		return sl_shell_is_shell(relid, kind) && !sl_fault_armed("shell_as_plain") ? get_shell(relid) :
+			get_reference(relid);
+	}
 	if (kind != RELKIND_FOREIGN_TABLE)
 		return NULL;
 	row = GetForeignTable(relid);
