@@ -5,13 +5,15 @@
  * No row moves, and nothing changes on a shard but that its table is guarded, if
  * the shard has the extension.  The definitions of all shards are read and
  * compared, the rows that are in the wrong place are counted, and then the router
- * gets a foreign table of the same name.
+ * gets a foreign table of the same name, or with shardlet.shell_tables a shell
+ * table.
  */
 #include "postgres.h"
 
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "utils/builtins.h"
@@ -149,6 +151,7 @@ refresh_attached_table(Oid relid, const SlAttachment *attachment, const SlDefini
 				errcode(ERRCODE_DUPLICATE_TABLE),
 				errmsg("relation \"%s\" already exists", definition->name),
 				errhint("The router's table must have the name that the table has on the shards. Rename or drop what is here."));
+	table = sl_table_arg_distributed(relid);
 	sl_table_check_own(relid);
 	if (!is_same_table(table, attachment))
 		ereport(ERROR,
@@ -156,7 +159,62 @@ refresh_attached_table(Oid relid, const SlAttachment *attachment, const SlDefini
 				errmsg("table \"%s\" is attached in another way already", definition->name),
 				errdetail("View shardlet.tables shows how."),
 				errhint("SELECT shardlet.detach('%s');", definition->name));
-	sl_definition_refresh_on_router(relid, definition);
+	if (table->is_shell)
+		sl_shell_refresh_table(relid, definition);
+	else
+		sl_definition_refresh_on_router(relid, definition);
+}
+
+/*
+ * Connects the tables that are new, all of them or partitions, to the shards, and
+ * makes what hangs on them.
+ */
+static void
+finish_shell(Oid relid, const SlAttachment *attachment, const SlDefinition *definition)
+{
+	const SlTable *table;
+	ListCell   *cell;
+
+	foreach(cell, find_all_inheritors(relid, AccessExclusiveLock, NULL))
+	{
+		if (!sl_table_is_remote(lfirst_oid(cell), get_rel_relkind(lfirst_oid(cell))))
+			sl_shell_connect(lfirst_oid(cell), attachment->options, "attach");
+	}
+	table = sl_table_get(relid);
+	sl_shell_refresh_parts(table, definition);
+	sl_shell_refresh_foreign_keys(table, attachment->replies[0].conn);
+}
+
+/* Makes the shell table for a table that the shards have, and that the router lacks. */
+Oid
+sl_attach_create_shell(const SlAttachment *attachment, SlDefinition *definition)
+{
+	Oid			relid;
+
+	sl_received_find_partitions(definition);
+	relid = sl_shell_create_table(definition);
+	finish_shell(relid, attachment, definition);
+	return relid;
+}
+
+/* Makes the router's table, or what it has to be by now.  Returns it. */
+static Oid
+make_router_table(Oid relid, SlAttachment *attachment, SlDefinition *definition)
+{
+	if (OidIsValid(relid))
+	{
+		sl_received_find_partitions(definition);
+		refresh_attached_table(relid, attachment, definition);
+		if (sl_table_get(relid)->is_shell)
+			finish_shell(relid, attachment, definition);
+		return relid;
+	}
+	if (sl_shell_tables)
+		return sl_attach_create_shell(attachment, definition);
+	sl_received_run(sl_definition_foreign_table_sql(definition, attachment->options), definition->schema,
+					definition->name);
+	CommandCounterIncrement();
+	return get_relname_relid(definition->name, get_namespace_oid(definition->schema, false));
 }
 
 static void
@@ -168,16 +226,12 @@ attach_table(SlAttachment *attachment, const char *schema, const char *name)
 
 	sl_attach_begin(attachment);
 	definition = sl_attach_read(attachment, schema, name);
-	if (OidIsValid(relid))
-		refresh_attached_table(relid, attachment, definition);
-	else
-		sl_received_run(sl_definition_foreign_table_sql(definition, attachment->options), schema, name);
+	relid = make_router_table(relid, attachment, definition);
 	CommandCounterIncrement();
-	if (!OidIsValid(relid))
-		relid = get_relname_relid(name, get_namespace_oid(schema, false));
 	if (attachment->map != NULL)
 		sl_table_check_key(sl_table_get(relid), attachment->map);
-	sl_definition_declare_key(sl_table_get(relid), definition);
+	if (!sl_table_get(relid)->is_shell)
+		sl_definition_declare_key(sl_table_get(relid), definition);
 }
 
 /* Splits the name; without a schema it is where CREATE TABLE would make it. */
@@ -269,6 +323,10 @@ shardlet_detach(PG_FUNCTION_ARGS)
 	if (table->kind == SL_TABLE_SHARDED)
 		sl_guard_trigger_drop(sl_table_homes(table), get_namespace_name(get_rel_namespace(relid)),
 							  get_rel_name(relid));
+
+	/* Foreign keys of other tables to this one are the shards' own again. */
+	if (table->is_shell)
+		sl_shell_drop_foreign_keys(relid, true);
 	ObjectAddressSet(address, RelationRelationId, relid);
 	performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 	PG_RETURN_VOID();

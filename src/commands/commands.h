@@ -40,6 +40,7 @@ typedef struct SlAttachment
 extern void sl_attach_begin(SlAttachment *attachment);
 extern SlDefinition *sl_attach_read(const SlAttachment *attachment, const char *schema,
 									const char *name);
+extern Oid	sl_attach_create_shell(const SlAttachment *attachment, SlDefinition *definition);
 
 /* add_shard_tables.c */
 extern void sl_new_shard_init(void);

@@ -5,7 +5,8 @@
  * With OPTIONS (map 'm', key 'customer_id') the tables become sharded; the server
  * says from which shard the list of tables is taken.  Without, they are placed on the
  * shard that the server is.  PostgreSQL runs the commands that are returned, and
- * leaves out what LIMIT TO and EXCEPT say.
+ * leaves out what LIMIT TO and EXCEPT say.  It takes CREATE FOREIGN TABLE only, so
+ * shell tables are made right away, and no command is returned for them.
  */
 #include "postgres.h"
 
@@ -111,6 +112,11 @@ import_schema(ImportForeignSchemaStmt *statement, Oid server)
 		if (row[0] == NULL || !IsImportableForeignTable(row[0], statement))
 			continue;
 		definition = sl_attach_read(&attachment, statement->remote_schema, row[0]);
+		if (sl_shell_tables)
+		{
+			(void) sl_attach_create_shell(&attachment, definition);
+			continue;
+		}
 		command = sl_definition_foreign_table_sql(definition, attachment.options);
 		sl_received_check(command, statement->remote_schema, row[0]);
 		commands = lappend(commands, command);

@@ -8,7 +8,8 @@
  * the shards' tables are dropped, unless they were attached.  All of it is one
  * transaction.
  *
- * A table that was partitioned comes back as one table without partitions.
+ * A foreign table that was partitioned comes back as one table without partitions.
+ * A shell table has all of this on the router, and only its rows are read.
  */
 #include "postgres.h"
 
@@ -110,6 +111,42 @@ run_on_table(SlReply *replies, int count, const char *before, const SlDefinition
 	sl_command_everywhere(replies, count, psprintf("%s %s%s", before, name, after), 0, NULL, true);
 }
 
+/*
+ * A shell table has its foreign keys on the router.  Those whose other table is
+ * still distributed are dropped, and on the shards as well where their table goes.
+ */
+static void
+drop_parted_keys(const SlTable *gone, SlReply *replies, int count)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_foreign_key_list(gone->relid))
+	{
+		const SlForeignKey *key = lfirst(cell);
+		Oid			other = key->relid == gone->relid ? key->referenced : key->relid;
+
+		if (other == gone->relid || !sl_table_is_remote(other, get_rel_relkind(other)) ||
+			sl_table_get(other)->is_partition)
+			continue;
+		warn_parted(key, other);
+		sl_received_run_own(sl_foreign_key_drop_sql(key));
+		if (!gone->is_attached && key->relid != gone->relid)
+			sl_command_everywhere(replies, count, sl_foreign_key_drop_sql(key), 0, NULL, true);
+	}
+}
+
+/* What the router's table lacks because it was attached is made as the shards have it. */
+static void
+bring_shell_back(const SlTable *table, SlDefinition *definition, List *owners, SlReply *replies, int count)
+{
+	drop_parted_keys(table, replies, count);
+	sl_shell_disconnect(table->relid, owners, "undistribute");
+	if (!table->is_attached)
+		return;
+	sl_received_find_partitions(definition);
+	sl_shell_restore_parts(table->relid, definition);
+}
+
 static void
 bring_table_back(const SlTable *table)
 {
@@ -136,7 +173,7 @@ bring_table_back(const SlTable *table)
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
 	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
 	if (table->is_shell)
-		sl_shell_disconnect(table->relid, owners, "undistribute");
+		bring_shell_back(table, definition, owners, replies, count);
 	else
 	{
 		sl_swap_to_plain(table->relid, "undistribute");

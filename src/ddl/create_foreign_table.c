@@ -156,13 +156,15 @@ typedef struct Refresh
 	char	   *table;			/* qualified and quoted */
 	const SlDefinition *on_router;
 	const SlDefinition *on_shard;
+	bool		is_shell;		/* CHECK constraints are left to
+								 * create_shell_parts.c */
 } Refresh;
 
 static void
-alter_foreign_table(const Refresh *refresh, const char *action)
+alter_router_table(const Refresh *refresh, const char *action)
 {
-	sl_received_run(psprintf("ALTER FOREIGN TABLE %s %s", refresh->table, action), refresh->on_shard->schema,
-					refresh->on_shard->name);
+	sl_received_run(psprintf("ALTER %s %s %s", refresh->is_shell ? "TABLE" : "FOREIGN TABLE", refresh->table, action),
+					refresh->on_shard->schema, refresh->on_shard->name);
 }
 
 /* The DDL of one side's item, or NULL. */
@@ -183,23 +185,34 @@ item_differs(const Refresh *refresh, const char *kind, const char *name)
 	return on_router == NULL || on_shard == NULL ? on_router != on_shard : strcmp(on_router, on_shard) != 0;
 }
 
+/*
+ * Changes the type of a column.  A shell table has values neither to convert nor to
+ * check, and any cast will do; its default is set again afterwards.
+ */
+static void
+change_column_type(const Refresh *refresh, const char *name, const char *column)
+{
+	if (refresh->is_shell && find_item_ddl(refresh->on_router, "column_default", name) != NULL)
+		alter_router_table(refresh, psprintf("ALTER COLUMN %s DROP DEFAULT", column));
+	alter_router_table(refresh, psprintf("ALTER COLUMN %s TYPE %s%s", column, find_item_ddl(refresh->on_shard, "column_type", name),
+										 refresh->is_shell ? " USING NULL" : ""));
+}
+
 static void
 refresh_column(const Refresh *refresh, const char *name)
 {
 	char	   *column = pstrdup(quote_identifier(name));
-	const char *value;
+	bool		is_changed = item_differs(refresh, "column_type", name);
+	const char *value = find_item_ddl(refresh->on_shard, "column_default", name);
 
-	if (item_differs(refresh, "column_type", name))
-		alter_foreign_table(refresh, psprintf("ALTER COLUMN %s TYPE %s", column, find_item_ddl(refresh->on_shard, "column_type", name)));
-	if (item_differs(refresh, "column_default", name))
-	{
-		value = find_item_ddl(refresh->on_shard, "column_default", name);
-		alter_foreign_table(refresh, value == NULL ? psprintf("ALTER COLUMN %s DROP DEFAULT", column) :
-							psprintf("ALTER COLUMN %s SET DEFAULT %s", column, value));
-	}
+	if (is_changed)
+		change_column_type(refresh, name, column);
+	if (item_differs(refresh, "column_default", name) || (is_changed && refresh->is_shell && value != NULL))
+		alter_router_table(refresh, value == NULL ? psprintf("ALTER COLUMN %s DROP DEFAULT", column) :
+						   psprintf("ALTER COLUMN %s SET DEFAULT %s", column, value));
 	if (item_differs(refresh, "column_not_null", name))
-		alter_foreign_table(refresh, psprintf("ALTER COLUMN %s %s NOT NULL", column,
-											  find_item_ddl(refresh->on_shard, "column_not_null", name) != NULL ? "SET" : "DROP"));
+		alter_router_table(refresh, psprintf("ALTER COLUMN %s %s NOT NULL", column,
+											 find_item_ddl(refresh->on_shard, "column_not_null", name) != NULL ? "SET" : "DROP"));
 }
 
 static void
@@ -211,10 +224,12 @@ drop_old(const Refresh *refresh)
 	{
 		const SlDefinitionItem *item = lfirst(cell);
 
-		if (strcmp(item->kind, "check") == 0 && item_differs(refresh, "check", item->name))
-			alter_foreign_table(refresh, psprintf("DROP CONSTRAINT %s", quote_identifier(item->name)));
+		if (item->level > 0)
+			continue;
+		if (strcmp(item->kind, "check") == 0 && !refresh->is_shell && item_differs(refresh, "check", item->name))
+			alter_router_table(refresh, psprintf("DROP CONSTRAINT %s", quote_identifier(item->name)));
 		else if (strcmp(item->kind, "column") == 0 && find_item_ddl(refresh->on_shard, "column", item->name) == NULL)
-			alter_foreign_table(refresh, psprintf("DROP COLUMN %s", quote_identifier(item->name)));
+			alter_router_table(refresh, psprintf("DROP COLUMN %s", quote_identifier(item->name)));
 	}
 }
 
@@ -229,29 +244,41 @@ add_new(const Refresh *refresh)
 
 		if (item->level > 0)
 			continue;
-		if (strcmp(item->kind, "check") == 0 && item_differs(refresh, "check", item->name))
-			alter_foreign_table(refresh, psprintf("ADD %s", check_clause(refresh->on_shard, item)));
+		if (strcmp(item->kind, "check") == 0 && !refresh->is_shell && item_differs(refresh, "check", item->name))
+			alter_router_table(refresh, psprintf("ADD %s", check_clause(refresh->on_shard, item)));
 		else if (strcmp(item->kind, "column") != 0)
 			continue;
 		else if (find_item_ddl(refresh->on_router, "column", item->name) == NULL)
-			alter_foreign_table(refresh, psprintf("ADD COLUMN %s", item->ddl));
+			alter_router_table(refresh, psprintf("ADD COLUMN %s", item->ddl));
 		else
 			refresh_column(refresh, item->name);
 	}
+}
+
+static void
+refresh_columns(Oid relid, const SlDefinition *definition, bool is_shell)
+{
+	Refresh		refresh = {.on_shard = definition,.is_shell = is_shell};
+
+	refresh.table = quote_qualified_identifier(definition->schema, definition->name);
+	refresh.on_router = sl_definition_read_local(relid);
+	drop_old(&refresh);
+	add_new(&refresh);
 }
 
 /* Makes a foreign table what its table on the shards has become. */
 void
 sl_definition_refresh_on_router(Oid relid, const SlDefinition *definition)
 {
-	Refresh		refresh = {0};
-
-	refresh.table = quote_qualified_identifier(definition->schema, definition->name);
-	refresh.on_router = sl_definition_read_local(relid);
-	refresh.on_shard = definition;
 	sl_primary_key_forget(relid);
-	drop_old(&refresh);
-	add_new(&refresh);
+	refresh_columns(relid, definition, false);
+}
+
+/* The same for the columns of a shell table, which is open. */
+void
+sl_definition_refresh_shell_columns(Oid relid, const SlDefinition *definition)
+{
+	refresh_columns(relid, definition, true);
 }
 
 /*

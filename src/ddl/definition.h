@@ -45,6 +45,7 @@ typedef struct SlDefinition
 	char	   *schema;
 	char	   *name;
 	List	   *items;			/* of SlDefinitionItem, in order */
+	List	   *partitions;		/* of RangeVar, if received_ddl.c has found them */
 } SlDefinition;
 
 /* table_definition_sql.c */
@@ -69,7 +70,23 @@ extern void sl_definition_copy_as_owner(List *shards, bool is_on);
 extern void sl_definition_make_types_on_router(const SlDefinition *definition);
 extern char *sl_definition_foreign_table_sql(const SlDefinition *definition, List *options);
 extern void sl_definition_refresh_on_router(Oid relid, const SlDefinition *definition);
+extern void sl_definition_refresh_shell_columns(Oid relid, const SlDefinition *definition);
 extern void sl_definition_declare_key(const SlTable *table, const SlDefinition *definition);
+
+/* create_shell_table.c: the shell table for what the shards have */
+extern Oid	sl_shell_create_table(const SlDefinition *definition);
+extern void sl_shell_refresh_table(Oid relid, const SlDefinition *definition);
+
+/* create_shell_parts.c: its keys, indexes and other parts */
+typedef void (*SlShellAction) (void *state);
+
+extern bool sl_shell_try(SlShellAction action, void *state, char **message);
+extern void sl_shell_refresh_parts(const SlTable *table, const SlDefinition *definition);
+extern void sl_shell_restore_parts(Oid relid, const SlDefinition *definition);
+
+/* shell_foreign_key.c */
+extern void sl_shell_drop_foreign_keys(Oid relid, bool incoming_only);
+extern void sl_shell_refresh_foreign_keys(const SlTable *table, SlConn *conn);
 
 /* compare_tables.c */
 extern void sl_definition_compare(SlDefinition **definitions, SlShard **shards, int count);
@@ -82,6 +99,10 @@ extern SlTable *sl_table_arg_distributed(Oid relid);
 pg_noreturn extern void sl_received_refuse(const char *sql, const char *schema, const char *name);
 extern void sl_received_check(const char *sql, const char *schema, const char *name);
 extern void sl_received_run(const char *sql, const char *schema, const char *name);
+extern void sl_received_run_own(const char *sql);
+extern Node *sl_received_parse(const char *sql, const SlDefinition *definition, Oid referenced);
+extern void sl_received_execute(Node *statement, const char *sql);
+extern void sl_received_find_partitions(SlDefinition *definition);
 
 /* check_table.c */
 extern void sl_table_check_own(Oid relid);

@@ -6,8 +6,8 @@
  * the commands that a shard's catalogs give for its own.  The shard may be another
  * one than it seems, or taken over, and the caller is often a superuser.  So such a
  * command is parsed first.  It must be one statement, of a kind that defines a
- * table, an index or a type, and concern the table that it was asked for.  Its
- * expressions (defaults, generated columns, CHECK constraints, index expressions)
+ * table, an index or a type, and concern the table that it was asked for, or one
+ * of the partitions that the router makes along with it.  Its expressions (defaults, generated columns, CHECK constraints, index expressions)
  * may compute values and nothing more: they would be evaluated with the rights of the
  * router's users, and what a default returns is stored on the shard.
  */
@@ -15,28 +15,37 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_statistic_ext.h"
 #include "commands/defrem.h"
 #include "executor/spi.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/parser.h"
+#include "tcop/dest.h"
+#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "base/base.h"
 #include "ddl/definition.h"
 
-/* The table that a command may concern; without a name, a schema or a type. */
+/* The table that a command may concern, and its partitions, if it may have any. */
 typedef struct Received
 {
 	const char *sql;
 	const char *schema;
 	const char *name;
+	List	   *partitions;		/* of RangeVar */
+	bool		is_shell;		/* foreign keys refer to "referenced" only */
+	Oid			referenced;		/* or invalid: there may be none */
 } Received;
 
 /* Raises the error for a command that does not define what it was asked for. */
@@ -180,11 +189,22 @@ check_index_elements(Received *received, List *elements)
 		(void) check_expression(lfirst_node(IndexElem, cell)->expr, received);
 }
 
+/* A foreign key restricts changes of the table that it refers to. */
+static void
+check_referenced(const Received *received, const RangeVar *referenced)
+{
+	if (!OidIsValid(received->referenced) || referenced->schemaname == NULL ||
+		RangeVarGetRelid(referenced, NoLock, true) != received->referenced)
+		refuse_command(received);
+}
+
 static void
 check_constraint(Received *received, const Constraint *constraint)
 {
 	ListCell   *cell;
 
+	if (constraint->contype == CONSTR_FOREIGN && received->is_shell)
+		check_referenced(received, constraint->pktable);
 	(void) check_expression(constraint->raw_expr, received);
 	(void) check_expression(constraint->where_clause, received);
 	foreach(cell, constraint->exclusions)
@@ -195,6 +215,14 @@ check_constraint(Received *received, const Constraint *constraint)
 	}
 }
 
+/* Definitions add foreign keys by ALTER TABLE: whoever runs it checks the other table. */
+static void
+refuse_foreign_key(const Received *received, Node *element)
+{
+	if (IsA(element, Constraint) && castNode(Constraint, element)->contype == CONSTR_FOREIGN)
+		refuse_command(received);
+}
+
 static void
 check_column(Received *received, const ColumnDef *column)
 {
@@ -202,7 +230,10 @@ check_column(Received *received, const ColumnDef *column)
 
 	(void) check_expression(column->raw_default, received);
 	foreach(cell, column->constraints)
+	{
+		refuse_foreign_key(received, lfirst(cell));
 		check_constraint(received, lfirst_node(Constraint, cell));
+	}
 }
 
 /* A column, a constraint, the default or the type of a column. */
@@ -219,12 +250,43 @@ check_element(Received *received, Node *element)
 		(void) check_expression(element, received);
 }
 
+static bool
+is_named(const RangeVar *relation, const char *schema, const char *name)
+{
+	return relation->schemaname != NULL && strcmp(relation->schemaname, schema) == 0 &&
+		strcmp(relation->relname, name) == 0;
+}
+
+static bool
+is_partition(const Received *received, const RangeVar *relation)
+{
+	ListCell   *cell;
+
+	foreach(cell, received->partitions)
+	{
+		const RangeVar *partition = lfirst_node(RangeVar, cell);
+
+		if (is_named(relation, partition->schemaname, partition->relname))
+			return true;
+	}
+	return false;
+}
+
 static void
 check_relation(const Received *received, const RangeVar *relation)
 {
-	if (relation == NULL || relation->schemaname == NULL || strcmp(relation->schemaname, received->schema) != 0 ||
-		strcmp(relation->relname, received->name) != 0)
+	if (relation == NULL ||
+		(!is_named(relation, received->schema, received->name) && !is_partition(received, relation)))
 		refuse_command(received);
+}
+
+/* The same for a table that exists on the router. */
+static void
+check_relation_oid(const Received *received, Oid relid)
+{
+	if (!OidIsValid(relid) || get_rel_name(relid) == NULL)
+		refuse_command(received);
+	check_relation(received, makeRangeVar(get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid), -1));
 }
 
 static void
@@ -232,9 +294,33 @@ check_index(const Received *received, const RangeVar *index)
 {
 	Oid			oid = RangeVarGetRelid(index, NoLock, true);
 
-	if (!OidIsValid(oid) || get_rel_relkind(oid) != RELKIND_INDEX ||
-		IndexGetRelation(oid, false) != get_relname_relid(received->name, get_namespace_oid(received->schema, false)))
+	if (!OidIsValid(oid) ||
+		(get_rel_relkind(oid) != RELKIND_INDEX && get_rel_relkind(oid) != RELKIND_PARTITIONED_INDEX))
 		refuse_command(received);
+	check_relation_oid(received, IndexGetRelation(oid, false));
+}
+
+/* PARTITION BY; columns without an expression are named. */
+static void
+check_partition_key(Received *received, const PartitionSpec *key)
+{
+	ListCell   *cell;
+
+	if (key == NULL)
+		return;
+	foreach(cell, key->partParams)
+		(void) check_expression(lfirst_node(PartitionElem, cell)->expr, received);
+}
+
+/* ATTACH PARTITION ... FOR VALUES */
+static void
+check_partition_bound(Received *received, const PartitionCmd *command)
+{
+	if (!is_partition(received, command->name) || command->bound == NULL)
+		refuse_command(received);
+	(void) check_expression((Node *) command->bound->listdatums, received);
+	(void) check_expression((Node *) command->bound->lowerdatums, received);
+	(void) check_expression((Node *) command->bound->upperdatums, received);
 }
 
 /* Statements ------------------------------------------------------------------ */
@@ -252,10 +338,12 @@ check_create(Received *received, const CreateStmt *statement)
 	{
 		if (IsA(lfirst(cell), TableLikeClause))
 			refuse_command(received);
+		refuse_foreign_key(received, lfirst(cell));
 		check_element(received, lfirst(cell));
 	}
 	foreach(cell, statement->constraints)
 		check_element(received, lfirst(cell));
+	check_partition_key(received, statement->partspec);
 }
 
 /*
@@ -298,6 +386,7 @@ may_alter(AlterTableType type)
 		case AT_EnableReplicaTrig:
 		case AT_DisableTrig:
 		case AT_ReplicaIdentity:
+		case AT_AttachPartition:
 			return true;
 		default:
 			return false;
@@ -322,6 +411,8 @@ check_alter(Received *received, const AlterTableStmt *statement)
 		if (command->subtype == AT_AlterColumnType || command->subtype == AT_AddColumn ||
 			command->subtype == AT_AddConstraint || command->subtype == AT_ColumnDefault)
 			check_element(received, command->def);
+		else if (command->subtype == AT_AttachPartition)
+			check_partition_bound(received, castNode(PartitionCmd, command->def));
 	}
 }
 
@@ -361,11 +452,50 @@ check_create_domain(Received *received, const CreateDomainStmt *statement)
 		check_element(received, lfirst(cell));
 }
 
-static bool
-may_comment(ObjectType type)
+/* The table that statistics are of. */
+static Oid
+table_of_statistics(List *names)
 {
-	return type == OBJECT_TABLE || type == OBJECT_COLUMN || type == OBJECT_INDEX || type == OBJECT_TRIGGER ||
-		type == OBJECT_TABCONSTRAINT || type == OBJECT_STATISTIC_EXT || type == OBJECT_FOREIGN_TABLE;
+	Oid			oid = get_statistics_object_oid(names, true);
+	HeapTuple	tuple = SearchSysCache1(STATEXTOID, ObjectIdGetDatum(oid));
+	Oid			result;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	result = ((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxrelid;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* The name of a part of a table begins with that of the table. */
+static void
+check_comment(Received *received, const CommentStmt *statement)
+{
+	List	   *names;
+
+	if (statement->object == NULL || !IsA(statement->object, List))
+		refuse_command(received);
+	names = castNode(List, statement->object);
+	switch (statement->objtype)
+	{
+		case OBJECT_TABLE:
+		case OBJECT_FOREIGN_TABLE:
+			check_relation(received, makeRangeVarFromNameList(names));
+			break;
+		case OBJECT_COLUMN:
+		case OBJECT_TABCONSTRAINT:
+		case OBJECT_TRIGGER:
+			check_relation(received, makeRangeVarFromNameList(list_copy_head(names, list_length(names) - 1)));
+			break;
+		case OBJECT_INDEX:
+			check_index(received, makeRangeVarFromNameList(names));
+			break;
+		case OBJECT_STATISTIC_EXT:
+			check_relation_oid(received, table_of_statistics(names));
+			break;
+		default:
+			refuse_command(received);
+	}
 }
 
 static void
@@ -397,8 +527,7 @@ check_statement(Received *received, Node *statement)
 			check_create_domain(received, (CreateDomainStmt *) statement);
 			break;
 		case T_CommentStmt:
-			if (!may_comment(((CommentStmt *) statement)->objtype))
-				refuse_command(received);
+			check_comment(received, (CommentStmt *) statement);
 			break;
 		case T_CreateSchemaStmt:
 			if (((CreateSchemaStmt *) statement)->schemaElts != NIL || ((CreateSchemaStmt *) statement)->authrole != NULL)
@@ -413,6 +542,16 @@ check_statement(Received *received, Node *statement)
 	}
 }
 
+static Node *
+parse_command(const Received *received)
+{
+	List	   *statements = raw_parser(received->sql, RAW_PARSE_DEFAULT);
+
+	if (list_length(statements) != 1)
+		refuse_command(received);
+	return linitial_node(RawStmt, statements)->stmt;
+}
+
 /*
  * Refuses a command that a shard has written unless it defines something of a table,
  * or a type that the table uses, and its expressions only compute values.
@@ -421,24 +560,110 @@ void
 sl_received_check(const char *sql, const char *schema, const char *name)
 {
 	Received	received = {.sql = sql,.schema = schema,.name = name};
-	List	   *statements = raw_parser(sql, RAW_PARSE_DEFAULT);
 
-	if (list_length(statements) != 1)
-		refuse_command(&received);
-	check_statement(&received, linitial_node(RawStmt, statements)->stmt);
+	check_statement(&received, parse_command(&received));
+}
+
+/* From now on DDL of the router is not carried to the shards; returns the level to end. */
+static int
+begin_router_only(void)
+{
+	int			level = NewGUCNestLevel();
+
+	(void) set_config_option("shardlet.carry_ddl", "off", PGC_SUSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, DEBUG5, false);
+	return level;
 }
 
 /* Runs such a command on the router, and only there: DDL is not carried to the shards. */
 void
 sl_received_run(const char *sql, const char *schema, const char *name)
 {
-	int			level = NewGUCNestLevel();
-
 	sl_received_check(sql, schema, name);
-	(void) set_config_option("shardlet.carry_ddl", "off", PGC_SUSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, DEBUG5, false);
+	sl_received_run_own(sql);
+}
+
+/* Runs a command of this extension on the router only. */
+void
+sl_received_run_own(const char *sql)
+{
+	int			level = begin_router_only();
+
 	if (SPI_connect() != SPI_OK_CONNECT || SPI_execute(sql, false, 0) < 0)
 		elog(ERROR, "could not run: %s", sql);
 	SPI_finish();
 	AtEOXact_GUC(true, level);
+}
+
+/* Tables with partitions ------------------------------------------------------ */
+
+/*
+ * Returns the statement that a command is, checked, for sl_received_execute().
+ * "referenced" is the table that a foreign key may refer to, if any.  A table becomes a heap without options, whatever it is on the shards: access
+ * methods and their options need not exist on the router.
+ */
+Node *
+sl_received_parse(const char *sql, const SlDefinition *definition, Oid referenced)
+{
+	Received	received = {.sql = sql,.schema = definition->schema,.name = definition->name,
+	.partitions = definition->partitions,.is_shell = true,.referenced = referenced};
+	Node	   *statement = parse_command(&received);
+
+	if (IsA(statement, CreateStmt))
+	{
+		castNode(CreateStmt, statement)->accessMethod = NULL;
+		castNode(CreateStmt, statement)->options = NIL;
+	}
+	check_statement(&received, statement);
+	if (IsA(statement, CreateStmt) && castNode(CreateStmt, statement)->partspec == NULL)
+		castNode(CreateStmt, statement)->accessMethod = pstrdup("heap");
+	return statement;
+}
+
+/* Runs a statement of sl_received_parse(), which it changes, on the router only. */
+void
+sl_received_execute(Node *statement, const char *sql)
+{
+	int			level = begin_router_only();
+	PlannedStmt *wrapper = makeNode(PlannedStmt);
+
+	wrapper->commandType = CMD_UTILITY;
+	wrapper->utilityStmt = statement;
+	wrapper->stmt_location = -1;
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	ProcessUtility(wrapper, sql, false, PROCESS_UTILITY_QUERY, NULL, NULL, None_Receiver, NULL);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+	AtEOXact_GUC(true, level);
+}
+
+/*
+ * Finds the names of the partitions that a definition makes: commands may concern
+ * those too.  What a partition has is named after it without its schema, so no
+ * two of them may have the same name.
+ */
+void
+sl_received_find_partitions(SlDefinition *definition)
+{
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+		Received	received = {.sql = item->ddl,.schema = definition->schema,.name = definition->name};
+		Node	   *statement;
+
+		if (strcmp(item->kind, "partition") != 0)
+			continue;
+		statement = parse_command(&received);
+		if (!IsA(statement, CreateStmt) || castNode(CreateStmt, statement)->relation->schemaname == NULL ||
+			strcmp(castNode(CreateStmt, statement)->relation->relname, item->name) != 0)
+			refuse_command(&received);
+		if (sl_definition_find(definition, "partition", item->name) != item)
+			ereport(ERROR,
+					errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					errmsg("table \"%s\" has two partitions with the name \"%s\"", definition->name, item->name));
+		definition->partitions = lappend(definition->partitions, castNode(CreateStmt, statement)->relation);
+	}
 }

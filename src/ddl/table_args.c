@@ -40,5 +40,10 @@ sl_table_arg_distributed(Oid relid)
 				errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				errmsg("table \"%s\" is not distributed", get_rel_name(relid)),
 				errhint("View shardlet.tables lists those that do."));
+	if (table->is_partition)
+		ereport(ERROR,
+				errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				errmsg("table \"%s\" is a partition of a distributed table", get_rel_name(relid)),
+				errhint("Name the partitioned table."));
 	return table;
 }
