@@ -160,7 +160,7 @@ refresh_attached_table(Oid relid, const SlAttachment *attachment, const SlDefini
 				errdetail("View shardlet.tables shows how."),
 				errhint("SELECT shardlet.detach('%s');", definition->name));
 	if (table->is_shell)
-		sl_shell_refresh_table(relid, definition);
+		sl_shell_refresh_table(table, definition);
 	else
 		sl_definition_refresh_on_router(relid, definition);
 }

@@ -15,6 +15,7 @@
 
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/pg_inherits.h"
 #include "executor/spi.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
@@ -118,19 +119,19 @@ run_on_table(SlReply *replies, int count, const char *before, const SlDefinition
 static void
 drop_parted_keys(const SlTable *gone, SlReply *replies, int count)
 {
+	List	   *own = find_all_inheritors(gone->relid, NoLock, NULL);
 	ListCell   *cell;
 
 	foreach(cell, sl_foreign_key_list(gone->relid))
 	{
 		const SlForeignKey *key = lfirst(cell);
-		Oid			other = key->relid == gone->relid ? key->referenced : key->relid;
+		Oid			other = list_member_oid(own, key->relid) ? key->referenced : key->relid;
 
-		if (other == gone->relid || !sl_table_is_remote(other, get_rel_relkind(other)) ||
-			sl_table_get(other)->is_partition)
+		if (list_member_oid(own, other) || !sl_table_is_remote(other, get_rel_relkind(other)))
 			continue;
 		warn_parted(key, other);
 		sl_received_run_own(sl_foreign_key_drop_sql(key));
-		if (!gone->is_attached && key->relid != gone->relid)
+		if (!gone->is_attached && key->relid == other)
 			sl_command_everywhere(replies, count, sl_foreign_key_drop_sql(key), 0, NULL, true);
 	}
 }

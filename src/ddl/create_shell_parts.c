@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_inherits.h"
 #include "lib/stringinfo.h"
 #include "nodes/parsenodes.h"
 #include "parser/parser.h"
@@ -29,6 +30,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "access/shell_access.h"
 #include "base/base.h"
 #include "ddl/definition.h"
 
@@ -65,10 +67,12 @@ typedef struct Part
 	const SlDefinitionItem *item;
 	const PartKind *kind;		/* on the router */
 	char	   *ddl;			/* another one than the item's: a plain index */
+	char	   *obstacle;		/* why the router cannot have it, or NULL */
 } Part;
 
 typedef struct Parts
 {
+	Oid			relid;
 	const SlDefinition *definition;
 	List	   *key;			/* names of the shard key columns */
 	bool		is_placed;
@@ -139,11 +143,11 @@ sl_shell_try(SlShellAction action, void *state, char **message)
 }
 
 static void
-tell_left_out(const Parts *parts, const Part *part, const char *reason)
+tell_left_out(const Parts *parts, const Part *part)
 {
 	ereport(NOTICE,
 			errmsg("%s \"%s\" of table \"%s\" is left out on the router", part->kind->label, part->item->name, parts->definition->name),
-			errdetail_internal("%s", reason));
+			errdetail_internal("%s", part->obstacle));
 }
 
 static void
@@ -318,7 +322,6 @@ find_wanted(Parts *parts)
 		const SlDefinitionItem *item = lfirst(cell);
 		const PartKind *kind = find_part_kind(item->kind);
 		Part	   *part;
-		char	   *reason = NULL;
 
 		if (kind == NULL || item->ddl == NULL || is_of_plain_index(parts, item) ||
 			(strcmp(item->kind, "id_default") == 0 && !has_next_id))
@@ -327,10 +330,9 @@ find_wanted(Parts *parts)
 		part->item = item;
 		part->kind = kind;
 		parts->part = part;
-		if (!kind->is_object || sl_shell_try(adapt_part, parts, &reason))
-			parts->wanted = lappend(parts->wanted, part);
-		else
-			tell_left_out(parts, part, reason);
+		if (kind->is_object)
+			(void) sl_shell_try(adapt_part, parts, &part->obstacle);
+		parts->wanted = lappend(parts->wanted, part);
 	}
 }
 
@@ -351,7 +353,8 @@ is_wanted(const Parts *parts, const SlDefinitionItem *item)
 	{
 		const Part *part = lfirst(cell);
 
-		if (strcmp(part->kind->kind, item->kind) == 0 && strcmp(command_of(part), item->ddl) == 0)
+		if (part->obstacle == NULL && strcmp(part->kind->kind, item->kind) == 0 &&
+			strcmp(command_of(part), item->ddl) == 0)
 			return true;
 	}
 	return false;
@@ -400,6 +403,13 @@ drop_sql(const SlDefinitionItem *item)
 											   strVal(llast(castNode(CreateStatsStmt, statement)->defnames))));
 }
 
+/* Drops on the router what an item of its own definition says that it has. */
+void
+sl_shell_drop_part(const SlDefinitionItem *item)
+{
+	sl_received_run_own(drop_sql(item));
+}
+
 /* Returns what the router has and the shards do not: SlDefinitionItems. */
 static List *
 find_obsolete(const Parts *parts, const SlDefinition *on_router)
@@ -437,6 +447,23 @@ skip_validation(Node *statement)
 	}
 }
 
+/*
+ * Runs a statement that adds an exclusion constraint: PostgreSQL looks for conflicting
+ * rows in the heaps.
+ */
+static void
+execute_open(Oid relid, Node *statement, const char *sql)
+{
+	List	   *tables = find_all_inheritors(relid, AccessExclusiveLock, NULL);
+	ListCell   *cell;
+
+	foreach(cell, tables)
+		sl_shell_open(lfirst_oid(cell));
+	sl_received_execute(statement, sql);
+	foreach(cell, tables)
+		sl_shell_close(lfirst_oid(cell));
+}
+
 static void
 create_part(void *state)
 {
@@ -445,7 +472,10 @@ create_part(void *state)
 	Node	   *statement = sl_received_parse(sql, parts->definition, InvalidOid);
 
 	skip_validation(statement);
-	sl_received_execute(statement, sql);
+	if (strcmp(parts->part->kind->kind, "exclusion") == 0)
+		execute_open(parts->relid, statement, sql);
+	else
+		sl_received_execute(statement, sql);
 }
 
 static void
@@ -456,42 +486,70 @@ create_missing(Parts *parts, const SlDefinition *on_router)
 	foreach(cell, parts->wanted)
 	{
 		Part	   *part = lfirst(cell);
-		char	   *reason = NULL;
 
-		if (is_present(on_router, part))
+		if (part->obstacle == NULL && is_present(on_router, part))
 			continue;
 		parts->part = part;
-		if (sl_shell_try(create_part, parts, &reason))
+		if (part->obstacle == NULL && sl_shell_try(create_part, parts, &part->obstacle))
 		{
 			if (part->ddl != NULL)
 				tell_plain_index(parts, part);
 		}
 		else if (!part->kind->is_silent)
-			tell_left_out(parts, part, reason);
+			tell_left_out(parts, part);
 	}
+}
+
+static void
+begin_parts(Parts *parts, const SlTable *table, const SlDefinition *definition)
+{
+	parts->relid = table->relid;
+	parts->definition = definition;
+	parts->key = sl_table_key_of(table);
+	parts->is_placed = table->kind == SL_TABLE_PLACED;
+	find_wanted(parts);
+}
+
+static void
+drop_obsolete(const Parts *parts, const SlDefinition *on_router)
+{
+	List	   *obsolete = find_obsolete(parts, on_router);
+	ListCell   *cell;
+
+	if (obsolete != NIL)
+		sl_shell_drop_foreign_keys(parts->relid, false);
+	foreach(cell, obsolete)
+		sl_shell_drop_part(lfirst(cell));
+}
+
+/*
+ * Drops the keys, indexes and other parts of a shell table that the shards have no
+ * more, or in another form.  This precedes changes of columns, which they might
+ * prevent.  Foreign keys, which may depend on such a key, go before it; the caller
+ * creates them again.
+ */
+void
+sl_shell_drop_obsolete_parts(const SlTable *table, const SlDefinition *definition)
+{
+	Parts		parts = {0};
+
+	begin_parts(&parts, table, definition);
+	drop_obsolete(&parts, sl_definition_read_local(table->relid));
 }
 
 /*
  * Makes the keys, indexes and other parts of a shell table, and of its partitions,
  * what they are on the shards.  The table has the shards' columns and partitions.
- * Foreign keys that depend on a key which is dropped go with it; the caller creates
- * them again.
+ * The caller creates foreign keys again.
  */
 void
 sl_shell_refresh_parts(const SlTable *table, const SlDefinition *definition)
 {
-	Parts		parts = {.definition = definition,.is_placed = table->kind == SL_TABLE_PLACED};
+	Parts		parts = {0};
 	SlDefinition *on_router = sl_definition_read_local(table->relid);
-	List	   *obsolete;
-	ListCell   *cell;
 
-	parts.key = sl_table_key_of(table);
-	find_wanted(&parts);
-	obsolete = find_obsolete(&parts, on_router);
-	if (obsolete != NIL)
-		sl_shell_drop_foreign_keys(table->relid, false);
-	foreach(cell, obsolete)
-		sl_received_run_own(drop_sql(lfirst(cell)));
+	begin_parts(&parts, table, definition);
+	drop_obsolete(&parts, on_router);
 	create_missing(&parts, on_router);
 }
 
@@ -531,7 +589,7 @@ sl_shell_restore_parts(Oid relid, const SlDefinition *definition)
 		if (!is_restored(item) || is_present(on_router, &part))
 			continue;
 		if (index != NULL && item->phase <= SL_PHASE_INDEXES)
-			sl_received_run_own(drop_sql(index));
+			sl_shell_drop_part(index);
 		sl_received_execute(sl_received_parse(item->ddl, definition, InvalidOid), item->ddl);
 	}
 }

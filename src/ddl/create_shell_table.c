@@ -21,6 +21,7 @@
 #include "catalog/pg_inherits.h"
 #include "nodes/parsenodes.h"
 #include "parser/parser.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
 #include "access/shell_access.h"
@@ -119,7 +120,8 @@ refuse_change(const SlDefinition *definition, const char *what)
 			errcode(SL_ERR_DIFFERENT),
 			errmsg("table \"%s\" has changed on the shards", definition->name),
 			errdetail_internal("%s", what),
-			errhint("SELECT shardlet.detach(), then shardlet.attach()."));
+			errhint("SELECT shardlet.detach('%s'), and attach it again.",
+					quote_qualified_identifier(definition->schema, definition->name)));
 }
 
 /* PARTITION BY cannot be changed by ALTER TABLE. */
@@ -207,12 +209,50 @@ lacks_any(const SlDefinition *definition, const SlDefinition *other)
 	return false;
 }
 
+/* Does the router lack a partition? */
+static bool
+lacks_partition(const SlDefinition *definition, const SlDefinition *on_router)
+{
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+
+		if (strcmp(item->kind, "partition_bound") == 0 && !has_command(on_router, item))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Drops all CHECK constraints: a partition cannot be attached unless it has those
+ * of its parents.  They are missing then, and create_shell_parts.c makes them again.
+ */
 static void
-refresh_open_table(Oid relid, const SlDefinition *definition, const SlDefinition *on_router)
+drop_checks(const SlDefinition *on_router)
+{
+	ListCell   *cell;
+
+	foreach(cell, on_router->items)
+	{
+		const SlDefinitionItem *item = lfirst(cell);
+
+		if (strcmp(item->kind, "check") == 0)
+			sl_shell_drop_part(item);
+	}
+}
+
+static void
+refresh_open_table(Oid relid, const SlDefinition *definition, SlDefinition *on_router)
 {
 	drop_partitions(definition, on_router);
 	sl_definition_refresh_shell_columns(relid, definition);
-	create_partitions(definition, sl_definition_read_local(relid));
+	on_router = sl_definition_read_local(relid);
+	if (!lacks_partition(definition, on_router))
+		return;
+	drop_checks(on_router);
+	create_partitions(definition, on_router);
 }
 
 /*
@@ -222,14 +262,16 @@ refresh_open_table(Oid relid, const SlDefinition *definition, const SlDefinition
  * caller creates them again.  The table is open meanwhile: ALTER TABLE may rewrite it.
  */
 void
-sl_shell_refresh_table(Oid relid, const SlDefinition *definition)
+sl_shell_refresh_table(const SlTable *table, const SlDefinition *definition)
 {
+	Oid			relid = table->relid;
 	SlDefinition *on_router = sl_definition_read_local(relid);
 	List	   *tables;
 	ListCell   *cell;
 
 	check_partition_keys(definition, on_router);
 	check_generated_columns(definition, on_router);
+	sl_shell_drop_obsolete_parts(table, definition);
 	if (!lacks_any(definition, on_router) && !lacks_any(on_router, definition))
 		return;
 	sl_shell_drop_foreign_keys(relid, false);

@@ -75,13 +75,15 @@ extern void sl_definition_declare_key(const SlTable *table, const SlDefinition *
 
 /* create_shell_table.c: the shell table for what the shards have */
 extern Oid	sl_shell_create_table(const SlDefinition *definition);
-extern void sl_shell_refresh_table(Oid relid, const SlDefinition *definition);
+extern void sl_shell_refresh_table(const SlTable *table, const SlDefinition *definition);
 
 /* create_shell_parts.c: its keys, indexes and other parts */
 typedef void (*SlShellAction) (void *state);
 
 extern bool sl_shell_try(SlShellAction action, void *state, char **message);
+extern void sl_shell_drop_obsolete_parts(const SlTable *table, const SlDefinition *definition);
 extern void sl_shell_refresh_parts(const SlTable *table, const SlDefinition *definition);
+extern void sl_shell_drop_part(const SlDefinitionItem *item);
 extern void sl_shell_restore_parts(Oid relid, const SlDefinition *definition);
 
 /* shell_foreign_key.c */
