@@ -44,8 +44,10 @@ SELECT sum(amount), sum(count) FROM grouped;
 SELECT count(*), count(DISTINCT id) FROM orders;
 INSERT INTO orders (customer_id, id, amount) VALUES (1, 1, 1) ON CONFLICT ON CONSTRAINT orders_pkey DO NOTHING;
 INSERT INTO orders (customer_id, id, amount) VALUES (1, 1, 7) ON CONFLICT (customer_id, id) DO UPDATE SET amount = excluded.amount RETURNING amount;
+\set VERBOSITY terse
 INSERT INTO orders (customer_id, amount) VALUES (1, -1);
 INSERT INTO orders (customer_id, id, amount, note) VALUES (1, 1, 1, 'again');
+\set VERBOSITY default
 
 -- Attaching again with nothing changed changes nothing.
 CREATE TEMP TABLE before AS SELECT indexrelid FROM pg_index WHERE indrelid = 'orders'::regclass;
@@ -178,12 +180,22 @@ DROP TABLE single;
 SELECT shardlet.attach('single', 'attach_shell', 'k');
 INSERT INTO single SELECT 100 + g / 10, g, 'w' || g FROM generate_series(0, 19) g ON CONFLICT DO NOTHING;
 SELECT count(*) > 22 AS has_duplicates FROM single;
+\set VERBOSITY terse
 SELECT shardlet.undistribute('single');
+\set VERBOSITY default
 SELECT count(*) > 22 AS is_attached FROM single;
 
--- Foreign keys do not keep a table from being detached.
+-- Foreign keys: those to tables that stay on the shards go, and come back with the last of both.
+BEGIN;
+SELECT shardlet.undistribute('orders');
+\d lines
 SELECT shardlet.undistribute('lines');
 \d lines
+SELECT (SELECT count(*) FROM orders) AS orders, (SELECT count(*) FROM lines) AS lines;
+ROLLBACK;
+SELECT shardlet.undistribute('lines');
+\d lines
+-- They do not keep a table from being detached.
 SELECT shardlet.detach('orders');
 SELECT shardlet.attach('parcels', 'attach_shell', 'customer_id');
 SELECT to_regclass('orders'), to_regclass('orders_pkey');

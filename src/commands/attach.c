@@ -151,7 +151,6 @@ refresh_attached_table(Oid relid, const SlAttachment *attachment, const SlDefini
 				errcode(ERRCODE_DUPLICATE_TABLE),
 				errmsg("relation \"%s\" already exists", definition->name),
 				errhint("The router's table must have the name that the table has on the shards. Rename or drop what is here."));
-	table = sl_table_arg_distributed(relid);
 	sl_table_check_own(relid);
 	if (!is_same_table(table, attachment))
 		ereport(ERROR,
@@ -224,6 +223,9 @@ attach_table(SlAttachment *attachment, const char *schema, const char *name)
 	Oid			relid = OidIsValid(namespace) ? get_relname_relid(name, namespace) : InvalidOid;
 	SlDefinition *definition;
 
+	/* A partition of an attached table is refused before shards are asked. */
+	if (OidIsValid(relid) && sl_table_get(relid) != NULL)
+		(void) sl_table_arg_distributed(relid);
 	sl_attach_begin(attachment);
 	definition = sl_attach_read(attachment, schema, name);
 	relid = make_router_table(relid, attachment, definition);

@@ -100,6 +100,22 @@ bring_back(const SlForeignKey *key, const SlTable *gone, SlReply *replies, int c
 		sl_received_run(sl_foreign_key_add_sql(key), get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid));
 }
 
+/* Is there a foreign key of the same table and name? */
+static bool
+is_named(List *keys, const SlForeignKey *key)
+{
+	ListCell   *cell;
+
+	foreach(cell, keys)
+	{
+		const SlForeignKey *other = lfirst(cell);
+
+		if (other->relid == key->relid && strcmp(other->name, key->name) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* The function ---------------------------------------------------------------- */
 
 /* Commands that name the table alone. */
@@ -136,16 +152,35 @@ drop_parted_keys(const SlTable *gone, SlReply *replies, int count)
 	}
 }
 
+/* Foreign keys to tables that are plain by now were dropped when these came back. */
+static void
+restore_keys(const SlTable *gone, List *keys, const SlDefinition *definition)
+{
+	List	   *present = sl_foreign_key_list(gone->relid);
+	ListCell   *cell;
+
+	foreach(cell, keys)
+	{
+		const SlForeignKey *key = lfirst(cell);
+
+		if (key->relid == gone->relid && OidIsValid(key->referenced) && !is_named(present, key) &&
+			!sl_table_is_remote(key->referenced, get_rel_relkind(key->referenced)))
+			sl_received_run(sl_foreign_key_add_sql(key), definition->schema, definition->name);
+	}
+}
+
 /* What the router's table lacks because it was attached is made as the shards have it. */
 static void
-bring_shell_back(const SlTable *table, SlDefinition *definition, List *owners, SlReply *replies, int count)
+bring_shell_back(const SlTable *table, SlDefinition *definition, List *keys, List *owners, SlReply *replies, int count)
 {
 	drop_parted_keys(table, replies, count);
 	sl_shell_disconnect(table->relid, owners, "undistribute");
-	if (!table->is_attached)
-		return;
-	sl_received_find_partitions(definition);
-	sl_shell_restore_parts(table->relid, definition);
+	if (table->is_attached)
+	{
+		sl_received_find_partitions(definition);
+		sl_shell_restore_parts(table->relid, definition);
+	}
+	restore_keys(table, keys, definition);
 }
 
 static void
@@ -174,7 +209,7 @@ bring_table_back(const SlTable *table)
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
 	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
 	if (table->is_shell)
-		bring_shell_back(table, definition, owners, replies, count);
+		bring_shell_back(table, definition, keys, owners, replies, count);
 	else
 	{
 		sl_swap_to_plain(table->relid, "undistribute");
@@ -188,22 +223,6 @@ bring_table_back(const SlTable *table)
 	else if (table->kind == SL_TABLE_SHARDED)
 		sl_guard_trigger_drop(sl_table_homes(table), schema, name);
 	sl_fault("undistribute_at_end");
-}
-
-/* Shards have foreign keys of the same table and name. */
-static bool
-is_named(List *keys, const SlForeignKey *key)
-{
-	ListCell   *cell;
-
-	foreach(cell, keys)
-	{
-		const SlForeignKey *other = lfirst(cell);
-
-		if (other->relid == key->relid && strcmp(other->name, key->name) == 0)
-			return true;
-	}
-	return false;
 }
 
 /*

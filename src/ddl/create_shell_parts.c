@@ -129,10 +129,17 @@ sl_shell_try(SlShellAction action, void *state, char **message)
 
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
-		if (!is_about_definition(error->sqlerrcode))
-			PG_RE_THROW();
 		FlushErrorState();
+
+		/*
+		 * In any case: a caller that catches errors ends its own
+		 * subtransaction only.
+		 */
 		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (!is_about_definition(error->sqlerrcode))
+			ReThrowError(error);
 		*message = pstrdup(error->message);
 		FreeErrorData(error);
 	}

@@ -54,7 +54,7 @@ sl_shell_drop_foreign_keys(Oid relid, bool incoming_only)
 
 typedef struct Addition
 {
-	const SlForeignKey *key;
+	SlForeignKey *key;
 	Constraint *constraint;		/* of the statement */
 	Node	   *statement;
 	const char *sql;
@@ -101,14 +101,15 @@ tell_left_out(const SlForeignKey *key, const char *reason)
 
 /* The shard's statement, with the names of its columns in place of those that it told. */
 static void
-parse_key(Addition *addition, SlForeignKey *key)
+parse_key(void *state)
 {
+	Addition   *addition = state;
+	SlForeignKey *key = addition->key;
 	SlDefinition scope = {.schema = get_namespace_name(get_rel_namespace(key->relid)),
 	.name = get_rel_name(key->relid)};
 	const AlterTableCmd *command;
 	ListCell   *cell;
 
-	addition->key = key;
 	addition->sql = sl_foreign_key_add_sql(key);
 	addition->statement = sl_received_parse(addition->sql, &scope, key->referenced);
 	if (!IsA(addition->statement, AlterTableStmt) ||
@@ -138,13 +139,14 @@ create_key(void *state)
 static void
 add_key(SlForeignKey *key, const SlTable *table)
 {
-	Addition	addition = {0};
-	const char *obstacle;
+	Addition	addition = {.key = key};
+	const char *obstacle = NULL;
 	char	   *reason = NULL;
 
-	if (OidIsValid(key->referenced))
-		parse_key(&addition, key);
-	obstacle = find_obstacle(key);
+	if (OidIsValid(key->referenced) && !sl_shell_try(parse_key, &addition, &reason))
+		obstacle = reason;
+	if (obstacle == NULL)
+		obstacle = find_obstacle(key);
 	if (obstacle == NULL && !sl_shell_try(create_key, &addition, &reason))
 		obstacle = reason;
 	if (obstacle != NULL && key->relid == table->relid)
