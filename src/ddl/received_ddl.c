@@ -7,9 +7,10 @@
  * one than it seems, or taken over, and the caller is often a superuser.  So such a
  * command is parsed first.  It must be one statement, of a kind that defines a
  * table, an index or a type, and concern the table that it was asked for, or one
- * of the partitions that the router makes along with it.  Its expressions (defaults, generated columns, CHECK constraints, index expressions)
- * may compute values and nothing more: they would be evaluated with the rights of the
- * router's users, and what a default returns is stored on the shard.
+ * of the partitions that the router makes along with it.  Its expressions
+ * (defaults, generated columns, CHECK constraints, index expressions, partition
+ * bounds) may compute values and nothing more: they would be evaluated with the
+ * rights of the router's users, and what a default returns is stored on the shard.
  */
 #include "postgres.h"
 
@@ -215,7 +216,7 @@ check_constraint(Received *received, const Constraint *constraint)
 	}
 }
 
-/* Definitions add foreign keys by ALTER TABLE: whoever runs it checks the other table. */
+/* Definitions add foreign keys by ALTER TABLE, whose caller knows the other table. */
 static void
 refuse_foreign_key(const Received *received, Node *element)
 {
