@@ -136,6 +136,10 @@ create_key(void *state)
 	sl_received_execute(addition->statement, addition->sql);
 }
 
+/*
+ * Adds a foreign key, or says why not.  One of another table to this one may lead
+ * across shards, or to a foreign table: that was said when its table was attached.
+ */
 static void
 add_key(SlForeignKey *key, const SlTable *table)
 {
@@ -149,7 +153,7 @@ add_key(SlForeignKey *key, const SlTable *table)
 		obstacle = find_obstacle(key);
 	if (obstacle == NULL && !sl_shell_try(create_key, &addition, &reason))
 		obstacle = reason;
-	if (obstacle != NULL && key->relid == table->relid)
+	if (obstacle != NULL && (key->relid == table->relid || reason != NULL))
 		tell_left_out(key, obstacle);
 }
 
