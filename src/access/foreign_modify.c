@@ -419,8 +419,8 @@ sl_modify_lost_in_copy(void)
  * At the end of the plan: waits for the shards, and corrects the count of
  * rows.
  */
-static void
-flush_all_modifies(EState *estate)
+void
+sl_modify_flush_all(EState *estate)
 {
 	dlist_iter	iter;
 
@@ -457,7 +457,7 @@ run_hook(SL_EXECUTOR_RUN_PARAMS)
 	else
 		standard_ExecutorRun(SL_EXECUTOR_RUN_ARGS);
 	if (!dlist_is_empty(&modifies))
-		flush_all_modifies(query->estate);
+		sl_modify_flush_all(query->estate);
 }
 
 static void
@@ -479,6 +479,8 @@ sl_modify_init(void)
 	ExecutorRun_hook = run_hook;
 	sl_modify_plan_init();
 	sl_modify_node_init();
+	sl_router_key_check_init();
+	sl_router_key_rule_init();
 }
 
 /* Adds the functions for writing to the FDW routine. */

@@ -17,7 +17,7 @@
 #define SL_JUNK_CTID "ctid"
 #define SL_JUNK_SHARD "shardlet_shard"
 #define SL_JUNK_TABLE "shardlet_table"
-#define SL_JUNK_WHOLE_ROW "wholerow"	/* the old row, in an UPDATE */
+#define SL_JUNK_WHOLE_ROW "wholerow"	/* the old row */
 
 /* write_sql.c: the statements that shards get */
 extern void sl_write_relation(StringInfo sql, Relation relation);
@@ -127,6 +127,7 @@ extern int64 sl_modify_end_copy(SlModify *modify);
 extern bool sl_modify_take_reply(SlModify *modify, SlShard *shard, const char *sql,
 								 PGresult *result, TupleTableSlot *slot);
 extern int64 sl_modify_lost_in_copy(void);
+extern void sl_modify_flush_all(EState *estate);
 
 /* modify_plan.c */
 extern void sl_modify_plan_init(void);
@@ -142,6 +143,17 @@ extern void sl_modify_node_init(void);
 
 /* modify_node_exec.c */
 extern Node *sl_modify_node_create(CustomScan *scan);
+
+/* router_foreign_key_check.c: foreign keys that refer to rows of shards */
+typedef struct SlRouterKeyCheck SlRouterKeyCheck;
+
+extern void sl_router_key_check_init(void);
+extern SlRouterKeyCheck *sl_router_key_check_begin(EState *estate, Relation relation, CmdType operation);
+extern void sl_router_key_check_add(SlRouterKeyCheck *check, TupleTableSlot *old_row, TupleTableSlot *new_row);
+
+/* router_foreign_key_rule.c */
+extern void sl_router_key_rule_init(void);
+extern bool sl_router_key_keep(Oid constraint);
 
 /* on_conflict.c: ON CONFLICT, as the shards get it */
 typedef struct SlConflict
@@ -195,6 +207,8 @@ extern void sl_copy_lines_explain(void *arg, SlShard *shard, int64 first, SlFail
 
 /* truncate_hook.c */
 extern void sl_truncate_hook_init(void);
+extern bool sl_truncate_has_shells(void);
+extern char *sl_truncate_shells_on(const SlShard *shard);
 
 /* truncate.c */
 extern void sl_truncate(List *relations, DropBehavior behavior, bool restart_sequences);

@@ -12,6 +12,8 @@
  * PostgreSQL recognizes foreign tables; slots are of its own kind, since those
  * of a relation depend on its access method.  No trigger fires, and no row is
  * looked at again by EvalPlanQual(): shards have locked, or check, the rows.
+ * Foreign keys that refer to the rows from tables of the router are checked at the
+ * end of the statement (router_foreign_key_check.c).
  */
 #include "postgres.h"
 
@@ -37,7 +39,8 @@ typedef struct SlModifyNode
 	TupleTableSlot *new_row;
 	bool		is_done;
 
-	/* UPDATE */
+	/* UPDATE, and DELETE if there are foreign keys to check */
+	SlRouterKeyCheck *check;	/* NULL: there are none */
 	TupleTableSlot *old_row;
 	HeapTupleData old_tuple;	/* in that slot; the row belongs to the
 								 * subplan */
@@ -89,6 +92,18 @@ check_columns(const SlModifyNode *node)
 				errmsg("table row type and query-specified row type do not match"));
 }
 
+static void
+init_old_row(SlModifyNode *node)
+{
+	PlanState  *state = &node->css.ss.ps;
+
+	node->whole_row = ExecFindJunkAttributeInTlist(outerPlanState(state)->plan->targetlist, SL_JUNK_WHOLE_ROW);
+	if (!AttributeNumberIsValid(node->whole_row))
+		elog(ERROR, "could not find the old row among the plan's columns");
+	node->old_row = ExecInitExtraTupleSlot(state->state, RelationGetDescr(node->info->ri_RelationDesc),
+										   &TTSOpsHeapTuple);
+}
+
 /* The subplan of an UPDATE returns new values, and the old row for the others. */
 static void
 init_update(SlModifyNode *node)
@@ -97,10 +112,7 @@ init_update(SlModifyNode *node)
 	List	   *columns = outerPlanState(state)->plan->targetlist;
 	TupleDesc	descriptor = RelationGetDescr(node->info->ri_RelationDesc);
 
-	node->whole_row = ExecFindJunkAttributeInTlist(columns, SL_JUNK_WHOLE_ROW);
-	if (!AttributeNumberIsValid(node->whole_row))
-		elog(ERROR, "could not find the old row among the plan's columns");
-	node->old_row = ExecInitExtraTupleSlot(state->state, descriptor, &TTSOpsHeapTuple);
+	init_old_row(node);
 	node->projection = ExecBuildUpdateProjection(columns, false, linitial(node->plan->updateColnosLists), descriptor,
 												 state->ps_ExprContext, node->new_row, state);
 }
@@ -113,8 +125,12 @@ init_rows(SlModifyNode *node)
 	node->new_row = ExecInitExtraTupleSlot(estate, RelationGetDescr(node->info->ri_RelationDesc), &TTSOpsHeapTuple);
 	if (node->plan->operation == CMD_INSERT)
 		check_columns(node);
-	else if (node->plan->operation == CMD_UPDATE)
+	else
+		node->check = sl_router_key_check_begin(estate, node->info->ri_RelationDesc, node->plan->operation);
+	if (node->plan->operation == CMD_UPDATE)
 		init_update(node);
+	else if (node->check != NULL)
+		init_old_row(node);
 }
 
 /*
@@ -221,7 +237,10 @@ update_row(SlModifyNode *node, TupleTableSlot *plan_row)
 	context->ecxt_scantuple = node->old_row;
 	slot = ExecProject(node->projection);
 	complete_row(node, slot);
-	return sl_update_row(node->modify, slot, plan_row);
+	slot = sl_update_row(node->modify, slot, plan_row);
+	if (slot != NULL && node->check != NULL)
+		sl_router_key_check_add(node->check, node->old_row, slot);
+	return slot;
 }
 
 /* The slot gets the columns that RETURNING needs. */
@@ -230,6 +249,11 @@ delete_row(SlModifyNode *node, TupleTableSlot *plan_row)
 {
 	TupleTableSlot *slot = sl_delete_row(node->modify, node->new_row, plan_row);
 
+	if (slot != NULL && node->check != NULL)
+	{
+		take_old_row(node, plan_row);
+		sl_router_key_check_add(node->check, node->old_row, NULL);
+	}
 	if (slot != NULL && TTS_EMPTY(slot))
 		ExecStoreAllNullTuple(slot);
 	return slot;

@@ -18,6 +18,7 @@
 
 #include "access/foreign_modify.h"
 #include "compat.h"
+#include "metadata/router_foreign_key.h"
 
 static get_relation_info_hook_type previous_relation_info = NULL;
 
@@ -58,6 +59,24 @@ add_location(PlannerInfo *root, Index index)
 }
 
 /*
+ * The old row is needed by UPDATE, for the columns that it does not assign, and by
+ * foreign keys that the router checks.
+ */
+static bool
+needs_old_row(CmdType operation, Oid relid)
+{
+	Relation	relation;
+	bool		result;
+
+	if (operation == CMD_UPDATE)
+		return true;
+	relation = table_open(relid, NoLock);
+	result = sl_router_key_exists(relation);
+	table_close(relation, NoLock);
+	return result;
+}
+
+/*
  * Adds the columns that identify the rows of an UPDATE or DELETE.  Which ones
  * PostgreSQL has added depends on the relation's kind; this hook, which runs
  * before the target list is assigned to base relations, adds the rest for
@@ -79,7 +98,7 @@ add_row_identity(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
 	if (!sl_table_is_remote(relid, entry->relkind))
 		return;
 	add_location(root, index);
-	if (query->commandType == CMD_UPDATE && !has_junk(root, SL_JUNK_WHOLE_ROW))
+	if (!has_junk(root, SL_JUNK_WHOLE_ROW) && needs_old_row(query->commandType, relid))
 		add_row_identity_var(root, makeWholeRowVar(entry, (int) index, 0, false), index, SL_JUNK_WHOLE_ROW);
 }
 

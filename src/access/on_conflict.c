@@ -28,6 +28,7 @@
 #include "access/foreign_modify.h"
 #include "base/base.h"
 #include "compat.h"
+#include "metadata/router_foreign_key.h"
 
 /* The clause that is being deparsed. */
 typedef struct Clause
@@ -235,6 +236,20 @@ refuse_triggers(Relation relation)
 				errhint("Create these triggers on the shards instead, with shardlet.execute(); or use ON CONFLICT DO NOTHING and UPDATE."));
 }
 
+/* The old values of the rows that are updated are not known on the router. */
+static void
+refuse_router_keys(Relation relation, const ModifyTable *plan)
+{
+	if (!sl_router_key_is_assigned(relation, plan->onConflictCols))
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("ON CONFLICT DO UPDATE cannot change columns of table \"%s\" that a foreign key refers to",
+				   RelationGetRelationName(relation)),
+			errdetail("Shards find out which rows are updated, and the router checks the foreign key, which is of a table that is not distributed."),
+			errhint("Use ON CONFLICT DO NOTHING and UPDATE."));
+}
+
 /* Policies for an UPDATE apply to the old row, and only the shard has it. */
 static void
 refuse_policies(Relation relation, const ModifyTable *plan)
@@ -286,6 +301,7 @@ sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation relation, SlConf
 		refuse_policies(relation, plan);
 		write_set(&clause);
 		write_where(&clause);
+		refuse_router_keys(relation, plan);
 		conflict->updates = true;
 	}
 	sl_deparse_end_plain(nest_level);

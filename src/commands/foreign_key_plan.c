@@ -26,6 +26,7 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
+#include "access/foreign_modify.h"
 #include "base/base.h"
 #include "commands/commands.h"
 
@@ -203,7 +204,9 @@ judge_foreign_key(Search *search, const SlForeignKey *key)
 		return table != NULL ? judge_referenced(search, key, from_candidate, table) :
 			judge_missing(search, key, from_candidate, to, true);
 	}
-	return sl_table_get(from) != NULL ? VERDICT_BROKEN :
+	if (sl_table_get(from) != NULL)
+		return VERDICT_BROKEN;
+	return sl_shell_tables && sl_router_key_keep(key->constraint) ? VERDICT_KEPT :
 		judge_missing(search, key, to_candidate, from, false);
 }
 

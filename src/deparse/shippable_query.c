@@ -34,6 +34,7 @@
 #include "compat.h"
 #include "deparse/shippable.h"
 #include "deparse/shippable_query.h"
+#include "metadata/router_foreign_key.h"
 #include "metadata/table.h"
 
 static void
@@ -524,7 +525,7 @@ check_target(const Query *query, SlShippableCheck *shipping)
 		return;
 	}
 	relation = table_open(entry->relid, NoLock);
-	check(shipping, sl_table_router_triggers(relation) == NULL &&
+	check(shipping, sl_table_router_triggers(relation) == NULL && !sl_router_key_is_checked(relation, query) &&
 		  !(updates(query) && has_generated_key(table, RelationGetDescr(relation))));
 	table_close(relation, NoLock);
 }

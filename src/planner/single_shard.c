@@ -18,6 +18,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "metadata/router_foreign_key.h"
 #include "planner/query_placement.h"
 
 /* Tries at most so many values that columns are compared with as the key. */
@@ -411,12 +412,12 @@ sl_single_shard_has_generated_key(const SlTable *table)
 	return false;
 }
 
-/* Does the router do anything itself when the table changes? */
+/* Does the router do anything itself when the statement changes the table? */
 bool
-sl_single_shard_has_triggers(const SlTable *table)
+sl_single_shard_has_triggers(const Query *query, const SlTable *table)
 {
 	Relation	relation = table_open(table->relid, NoLock);
-	bool		result = sl_table_router_triggers(relation) != NULL;
+	bool		result = sl_table_router_triggers(relation) != NULL || sl_router_key_is_checked(relation, query);
 
 	table_close(relation, NoLock);
 	return result;
@@ -460,7 +461,7 @@ is_written_right(const Matching *matching, const SlTable *table)
 			find_assigned(query->onConflict->onConflictSet, table->key[i]) != NULL)
 			return false;
 	}
-	return !sl_single_shard_has_triggers(table);
+	return !sl_single_shard_has_triggers(query, table);
 }
 
 static bool
