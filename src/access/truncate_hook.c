@@ -7,6 +7,10 @@
  * which are open for it (shell_access.c), new empty files.  Then the shards truncate
  * the tables that are distributed (truncate.c).
  *
+ * A reference table is truncated on the shards by its trigger, while the command
+ * runs.  Shell tables that refer to it have to be part of that statement: the
+ * trigger asks for them.
+ *
  * Triggers of shell tables fire on the shards.  If one has a trigger for TRUNCATE,
  * the router runs the command as a replica does, without any triggers but those
  * that are enabled always.
@@ -19,6 +23,7 @@
 #include "catalog/partition.h"
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
@@ -29,6 +34,9 @@
 #include "access/shell_access.h"
 
 static ProcessUtility_hook_type next_utility = NULL;
+
+/* The shell tables of the statement that runs, without partitions: OIDs. */
+static List *running_shells = NIL;
 
 /* The relations that the statement names, with their partitions and children. */
 static List *
@@ -61,7 +69,11 @@ find_truncated(const TruncateStmt *statement, LOCKMODE lock, bool missing_ok)
 		ListCell   *cell;
 
 		foreach(cell, referring)
+		{
+			if (lock != NoLock)
+				LockRelationOid(lfirst_oid(cell), lock);
 			relids = list_concat_unique_oid(relids, find_all_inheritors(lfirst_oid(cell), lock, NULL));
+		}
 	}
 	return relids;
 }
@@ -97,9 +109,9 @@ check_privileges(const TruncateStmt *statement)
 	}
 }
 
-/* Opens those that no other one of the list contains. */
+/* Returns those that no other one of the list contains. */
 static List *
-open_roots(List *shells)
+find_roots(List *shells)
 {
 	List	   *result = NIL;
 	ListCell   *cell;
@@ -115,7 +127,7 @@ open_roots(List *shells)
 			is_contained = list_member_oid(shells, parent);
 		}
 		if (!is_contained)
-			result = lappend(result, table_open(relid, NoLock));
+			result = lappend_oid(result, relid);
 	}
 	return result;
 }
@@ -159,11 +171,40 @@ run_next(const Call *call)
 		 call->receiver, call->completion);
 }
 
+bool
+sl_truncate_has_shells(void)
+{
+	return running_shells != NIL;
+}
+
+/* Returns the names of the shell tables that exist on a shard, each after a comma. */
+char *
+sl_truncate_shells_on(const SlShard *shard)
+{
+	StringInfoData names;
+	ListCell   *cell;
+
+	initStringInfo(&names);
+	foreach(cell, running_shells)
+	{
+		Relation	relation;
+
+		if (!list_member_ptr(sl_table_homes(sl_table_get(lfirst_oid(cell))), shard))
+			continue;
+		relation = table_open(lfirst_oid(cell), NoLock);
+		appendStringInfoString(&names, ", ");
+		sl_write_relation(&names, relation);
+		table_close(relation, NoLock);
+	}
+	return names.data;
+}
+
 /* Runs the statement on the router, where nothing but the files is replaced. */
 static void
-run_on_router(const Call *call, List *shells)
+run_on_router(const Call *call, List *shells, List *roots)
 {
 	int			nest_level = NewGUCNestLevel();
+	List	   *outer_shells = running_shells;
 	ListCell   *cell;
 
 	if (have_triggers(shells))
@@ -171,12 +212,14 @@ run_on_router(const Call *call, List *shells)
 								 true, 0, false);
 	foreach(cell, shells)
 		sl_shell_open(lfirst_oid(cell));
+	running_shells = roots;
 	PG_TRY();
 	{
 		run_next(call);
 	}
 	PG_FINALLY();
 	{
+		running_shells = outer_shells;
 		foreach(cell, shells)
 			sl_shell_close(lfirst_oid(cell));
 	}
@@ -189,15 +232,18 @@ truncate_shells(const Call *call, const TruncateStmt *statement)
 {
 	List	   *shells;
 	List	   *roots;
+	List	   *relations = NIL;
 	ListCell   *cell;
 
 	check_privileges(statement);
 	shells = keep_shells(find_truncated(statement, AccessExclusiveLock, false));
-	run_on_router(call, shells);
-	roots = open_roots(shells);
-	if (roots != NIL)
-		sl_truncate(roots, statement->behavior, statement->restart_seqs);
+	roots = find_roots(shells);
+	run_on_router(call, shells, roots);
 	foreach(cell, roots)
+		relations = lappend(relations, table_open(lfirst_oid(cell), NoLock));
+	if (relations != NIL)
+		sl_truncate(relations, statement->behavior, statement->restart_seqs);
+	foreach(cell, relations)
 		table_close(lfirst(cell), NoLock);
 }
 

@@ -40,6 +40,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "access/foreign_modify.h"
 #include "base/base.h"
 #include "base/fault_points.h"
 #include "reference/reference.h"
@@ -270,9 +271,18 @@ truncate_sql(void)
 	return sql.data;
 }
 
+static void
+run_truncate(SlReply *replies, int count, const char *sql)
+{
+	sl_reference_run_with_hint(replies, count, sql,
+							   ERRCODE_FEATURE_NOT_SUPPORTED,
+							   "Tables of the shards refer to it. DELETE removes the rows that nothing refers to; shardlet.execute() runs TRUNCATE with the tables that you name on the shards.");
+}
+
 /*
- * A sharded table that references the table exists on the shards only, so its rows
- * were not asked to be deleted: no CASCADE there.
+ * A sharded table that references the table exists on the shards only, unless it is
+ * a shell table: so its rows were not asked to be deleted, and there is no CASCADE.
+ * Shell tables of the statement must be truncated with those that they refer to.
  */
 static void
 truncate_tables(const TriggerData *trigger)
@@ -289,9 +299,13 @@ truncate_tables(const TriggerData *trigger)
 	if (shards == NIL)
 		return;
 	begin_change(&copies, trigger->tg_relation, shards);
-	sl_reference_run_with_hint(copies.replies, copies.count, sql,
-							   ERRCODE_FEATURE_NOT_SUPPORTED,
-							   "Tables of the shards refer to it. DELETE removes the rows that nothing refers to; shardlet.execute() runs TRUNCATE with the tables that you name on the shards.");
+	if (!sl_truncate_has_shells())
+		run_truncate(copies.replies, copies.count, sql);
+	else
+	{
+		for (int i = 0; i < copies.count; i++)
+			run_truncate(&copies.replies[i], 1, psprintf("%s%s", sql, sl_truncate_shells_on(copies.replies[i].shard)));
+	}
 	end_change(&copies);
 }
 
