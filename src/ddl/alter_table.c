@@ -60,6 +60,8 @@ typedef struct Alteration
 	List	   *parts;
 	SlPrimaryKey *dropped_key;	/* while the statement runs on the router */
 	List	   *expressions;	/* that the table had before */
+	List	   *constraints;	/* of a shell table: those that it had before,
+								 * then those that have got names */
 } Alteration;
 
 typedef struct AlterRule
@@ -454,16 +456,24 @@ sets_own_default(const SlTable *table, const Part *part)
 
 /* Names of other tables in the text are qualified. */
 static List *
-changes_of(const SlDdl *ddl, const SlTable *table, const AlterTableCmd *command)
+changes_of(const SlDdl *ddl, Alteration *alteration, const AlterTableCmd *command)
 {
+	const Constraint *constraint = (const Constraint *) command->def;
 	const PartitionCmd *partition = (const PartitionCmd *) command->def;
+	List	   *changes = NIL;
 
 	if (command->subtype == AT_AddConstraint)
-		return sl_ddl_qualify_target(ddl, NIL, (const Constraint *) command->def);
-	if (table->is_shell && (command->subtype == AT_AttachPartition || command->subtype == AT_DetachPartition))
-		return sl_ddl_rename_in(ddl, NIL, partition->name,
-								sl_ddl_name(RangeVarGetRelid(partition->name, NoLock, false)));
-	return NIL;
+	{
+		changes = sl_ddl_qualify_target(ddl, NIL, constraint);
+		return alteration->table->is_shell ?
+			sl_ddl_name_constraint((const AlterTableStmt *) ddl->node, &alteration->constraints, constraint, changes) :
+			changes;
+	}
+	if (alteration->table->is_shell &&
+		(command->subtype == AT_AttachPartition || command->subtype == AT_DetachPartition))
+		changes = sl_ddl_rename_in(ddl, NIL, partition->name,
+								   sl_ddl_name(RangeVarGetRelid(partition->name, NoLock, false)));
+	return changes;
 }
 
 static void
@@ -597,6 +607,9 @@ finish_alter(SlDdl *ddl)
 	sl_privilege_check_stored(alteration->table->relid, alteration->expressions);
 	if (alteration->dropped_key != NULL)
 		restore_primary_key(alteration->table, alteration->dropped_key);
+	if (alteration->table->is_shell)
+		alteration->constraints = sl_ddl_unnamed_constraints(alteration->table->relid, (const AlterTableStmt *) ddl->node,
+															 alteration->constraints);
 	initStringInfo(&sql);
 	foreach(cell, alteration->parts)
 	{
@@ -618,8 +631,7 @@ finish_alter(SlDdl *ddl)
 		else
 		{
 			sl_ddl_unguard_attached(command);
-			add_piece(&sql, alteration, sl_ddl_changed(ddl, part->span,
-														changes_of(ddl, alteration->table, command)));
+			add_piece(&sql, alteration, sl_ddl_changed(ddl, part->span, changes_of(ddl, alteration, command)));
 		}
 	}
 	if (sql.len > 0)
@@ -687,6 +699,8 @@ plan_table(SlDdl *ddl, SlTable *table)
 	alteration->only = !statement->relation->inh;
 	alteration->parts = make_parts(ddl, table, statement);
 	alteration->expressions = sl_privilege_stored(table->relid);
+	if (table->is_shell)
+		alteration->constraints = sl_ddl_list_constraints(table->relid);
 	ddl->state = alteration;
 	ddl->finish = finish_alter;
 	ddl->is_separate = ddl->is_router_first = table->is_shell && is_detached_concurrently(statement);

@@ -124,6 +124,12 @@ extern List *sl_ddl_qualify_target(const SlDdl *ddl, List *changes,
 								   const Constraint *constraint);
 extern AttrNumber sl_ddl_not_null_column(Oid constraint);
 
+/* constraint_name.c */
+extern List *sl_ddl_list_constraints(Oid relid);
+extern List *sl_ddl_unnamed_constraints(Oid relid, const AlterTableStmt *statement, List *before);
+extern List *sl_ddl_name_constraint(const AlterTableStmt *statement, List **made, const Constraint *constraint,
+									List *changes);
+
 /* alter_table.c */
 extern bool sl_ddl_plan_alter(SlDdl *ddl);
 
