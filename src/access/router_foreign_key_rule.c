@@ -7,8 +7,8 @@
  * so actions are refused, both of the foreign key itself and of foreign keys that
  * make the shards delete rows of the shell table, or change what is referred to.
  *
- * The rule holds however a foreign key comes about, so it is applied to each new row
- * of pg_constraint.  distribute() applies it to those that the table has.
+ * The rule holds however a foreign key comes about, so it is applied to each row of
+ * pg_constraint that is inserted or updated.  distribute() applies it to those that the table has.
  */
 #include "postgres.h"
 
@@ -146,13 +146,14 @@ sl_router_key_keep(Oid constraint)
 
 /* A foreign key from a table of the router to a shell table. */
 static void
-check_incoming(HeapTuple constraint)
+check_incoming(HeapTuple constraint, bool is_new)
 {
 	char	   *obstacle = find_obstacle(constraint);
 
 	if (obstacle != NULL)
 		refuse_key(get_row(constraint), obstacle);
-	report_key(get_row(constraint));
+	if (is_new)
+		report_key(get_row(constraint));
 }
 
 /* A foreign key of a shell table, to which tables of the router may refer. */
@@ -173,7 +174,7 @@ check_outgoing(HeapTuple constraint)
 }
 
 static void
-check_foreign_key(HeapTuple constraint)
+check_foreign_key(HeapTuple constraint, bool is_new)
 {
 	const FormData_pg_constraint *row = get_row(constraint);
 	char		kind = get_rel_relkind(row->confrelid);
@@ -183,12 +184,12 @@ check_foreign_key(HeapTuple constraint)
 	if (sl_table_is_remote(row->conrelid, get_rel_relkind(row->conrelid)))
 		check_outgoing(constraint);
 	else if (kind != RELKIND_FOREIGN_TABLE && sl_table_is_remote(row->confrelid, kind))
-		check_incoming(constraint);
+		check_incoming(constraint, is_new);
 }
 
-/* The row was just inserted, and the command counter not incremented. */
+/* The row was just inserted or updated, and the command counter not incremented. */
 static void
-check_new_constraint(Oid constraint)
+check_constraint(Oid constraint, bool is_new)
 {
 	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -199,7 +200,7 @@ check_new_constraint(Oid constraint)
 	scan = systable_beginscan(catalog, ConstraintOidIndexId, true, SnapshotSelf, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
-		check_foreign_key(tuple);
+		check_foreign_key(tuple, is_new);
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 }
@@ -209,8 +210,8 @@ watch_constraints(ObjectAccessType access, Oid class_id, Oid object_id, int sub_
 {
 	if (next_object_access != NULL)
 		next_object_access(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_POST_CREATE && class_id == ConstraintRelationId)
-		check_new_constraint(object_id);
+	if (class_id == ConstraintRelationId && (access == OAT_POST_CREATE || access == OAT_POST_ALTER))
+		check_constraint(object_id, access == OAT_POST_CREATE);
 }
 
 void

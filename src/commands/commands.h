@@ -70,6 +70,8 @@ extern List *sl_table_options_placed(const SlShard *shard, bool is_attached);
 
 /* foreign_key_plan.c */
 extern void sl_foreign_key_plan(List *arrivals, bool drops);
+extern Oid	sl_foreign_key_root(Oid relid);
+extern void sl_foreign_key_drop_on_router(const SlForeignKey *key);
 
 /* shell_swap.c */
 extern void sl_shell_connect(Oid relid, List *options, const char *verb);

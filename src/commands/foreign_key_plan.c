@@ -66,8 +66,8 @@ qualified_name(Oid relid)
 }
 
 /* A partition goes where its table goes. */
-static Oid
-find_root(Oid relid)
+Oid
+sl_foreign_key_root(Oid relid)
 {
 	return get_rel_relispartition(relid) ? llast_oid(get_partition_ancestors(relid)) : relid;
 }
@@ -190,8 +190,8 @@ judge_missing(Search *search, const SlForeignKey *key, const Candidate *candidat
 static Verdict
 judge_foreign_key(Search *search, const SlForeignKey *key)
 {
-	Oid			from = find_root(key->relid);
-	Oid			to = find_root(key->referenced);
+	Oid			from = sl_foreign_key_root(key->relid);
+	Oid			to = sl_foreign_key_root(key->referenced);
 	const Candidate *from_candidate = find_candidate(search, from);
 	const Candidate *to_candidate = find_candidate(search, to);
 
@@ -371,8 +371,9 @@ refuse_missing(const Search *search)
 
 /* Dropping -------------------------------------------------------------------- */
 
-static void
-drop_on_router(const SlForeignKey *key)
+/* Drops the constraint of the router. */
+void
+sl_foreign_key_drop_on_router(const SlForeignKey *key)
 {
 	ObjectAddress address;
 
@@ -385,7 +386,7 @@ drop_on_router(const SlForeignKey *key)
 static void
 leave_out(const Search *search, const SlForeignKey *key)
 {
-	const Candidate *candidate = find_candidate(search, find_root(key->relid));
+	const Candidate *candidate = find_candidate(search, sl_foreign_key_root(key->relid));
 	const char *name = candidate != NULL && candidate->relid == key->relid ? key->name :
 	psprintf("%s.%s", get_rel_name(key->relid), key->name);
 	SlDefinitionItem *item = candidate == NULL ? NULL :
@@ -415,8 +416,8 @@ drop_incoming(const Search *search)
 		{
 			const SlForeignKey *key = lfirst(cell);
 
-			if (find_root(key->relid) != candidate->relid)
-				drop_on_router(key);
+			if (sl_foreign_key_root(key->relid) != candidate->relid)
+				sl_foreign_key_drop_on_router(key);
 		}
 	}
 }
@@ -447,7 +448,7 @@ sl_foreign_key_plan(List *arrivals, bool drops)
 	{
 		leave_out(&search, lfirst(cell));
 		if (sl_shell_tables)
-			drop_on_router(lfirst(cell));
+			sl_foreign_key_drop_on_router(lfirst(cell));
 	}
 	if (!sl_shell_tables)
 		drop_incoming(&search);

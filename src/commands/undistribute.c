@@ -22,10 +22,12 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "access/foreign_modify.h"
 #include "base/base.h"
 #include "base/fault_points.h"
 #include "commands/commands.h"
@@ -116,6 +118,40 @@ is_named(List *keys, const SlForeignKey *key)
 	return false;
 }
 
+/*
+ * A foreign key of the router, from or to a shell table that becomes a plain one.  If
+ * the other table stays on the shards, the router can check what refers to that, but
+ * not what refers to the plain one.
+ */
+static void
+keep_or_drop(const SlForeignKey *key, const SlTable *gone, SlReply *replies, int count)
+{
+	bool		is_own = sl_foreign_key_root(key->relid) == gone->relid;
+	Oid			other = sl_foreign_key_root(is_own ? key->referenced : key->relid);
+
+	if (other == gone->relid || !sl_table_is_remote(other, get_rel_relkind(other)) ||
+		(is_own && sl_router_key_keep(key->constraint)))
+		return;
+	if (!is_own && !gone->is_attached)
+		sl_command_everywhere(replies, count, sl_foreign_key_drop_sql(key), 0, NULL, true);
+	warn_parted(key, other);
+	sl_foreign_key_drop_on_router(key);
+}
+
+/* Plans that write to tables which the table refers to must check that from now on. */
+static void
+invalidate_referenced(Oid relid)
+{
+	ListCell   *cell;
+	ListCell   *partition;
+
+	foreach(cell, sl_foreign_key_list(relid))
+	{
+		foreach(partition, find_all_inheritors(((const SlForeignKey *) lfirst(cell))->referenced, NoLock, NULL))
+			CacheInvalidateRelcacheByRelid(lfirst_oid(partition));
+	}
+}
+
 /* The function ---------------------------------------------------------------- */
 
 /* Commands that name the table alone. */
@@ -126,30 +162,6 @@ run_on_table(SlReply *replies, int count, const char *before, const SlDefinition
 	char	   *name = quote_qualified_identifier(definition->schema, definition->name);
 
 	sl_command_everywhere(replies, count, psprintf("%s %s%s", before, name, after), 0, NULL, true);
-}
-
-/*
- * A shell table has its foreign keys on the router.  Those whose other table is
- * still distributed are dropped, and on the shards as well where their table goes.
- */
-static void
-drop_parted_keys(const SlTable *gone, SlReply *replies, int count)
-{
-	List	   *own = find_all_inheritors(gone->relid, NoLock, NULL);
-	ListCell   *cell;
-
-	foreach(cell, sl_foreign_key_list(gone->relid))
-	{
-		const SlForeignKey *key = lfirst(cell);
-		Oid			other = list_member_oid(own, key->relid) ? key->referenced : key->relid;
-
-		if (list_member_oid(own, other) || !sl_table_is_remote(other, get_rel_relkind(other)))
-			continue;
-		warn_parted(key, other);
-		sl_received_run_own(sl_foreign_key_drop_sql(key));
-		if (!gone->is_attached && key->relid == other)
-			sl_command_everywhere(replies, count, sl_foreign_key_drop_sql(key), 0, NULL, true);
-	}
 }
 
 /* Foreign keys to tables that are plain by now were dropped when these came back. */
@@ -173,7 +185,10 @@ restore_keys(const SlTable *gone, List *keys, const SlDefinition *definition)
 static void
 bring_shell_back(const SlTable *table, SlDefinition *definition, List *keys, List *owners, SlReply *replies, int count)
 {
-	drop_parted_keys(table, replies, count);
+	ListCell   *cell;
+
+	foreach(cell, sl_foreign_key_list(table->relid))
+		keep_or_drop(lfirst(cell), table, replies, count);
 	sl_shell_disconnect(table->relid, owners, "undistribute");
 	if (table->is_attached)
 	{
@@ -181,6 +196,7 @@ bring_shell_back(const SlTable *table, SlDefinition *definition, List *keys, Lis
 		sl_shell_restore_parts(table->relid, definition);
 	}
 	restore_keys(table, keys, definition);
+	invalidate_referenced(table->relid);
 }
 
 static void
@@ -207,11 +223,11 @@ bring_table_back(const SlTable *table)
 				errmsg("table \"%s.%s\" does not exist on shard \"%s\"", schema, name,
 					   NameStr(replies[0].shard->name)));
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
-	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
 	if (table->is_shell)
 		bring_shell_back(table, definition, keys, owners, replies, count);
 	else
 	{
+		keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
 		sl_swap_to_plain(table->relid, "undistribute");
 		sl_table_fetch_rows(table->relid, owners);
 		restore_parts(definition);
@@ -223,6 +239,25 @@ bring_table_back(const SlTable *table)
 	else if (table->kind == SL_TABLE_SHARDED)
 		sl_guard_trigger_drop(sl_table_homes(table), schema, name);
 	sl_fault("undistribute_at_end");
+}
+
+/* Shell tables have their foreign keys on the router as well. */
+static void
+drop_keys_of_shells(const SlTable *table)
+{
+	ListCell   *cell;
+
+	foreach(cell, sl_foreign_key_list(table->relid))
+	{
+		const SlForeignKey *key = lfirst(cell);
+		Oid			from = sl_foreign_key_root(key->relid);
+
+		if (!sl_table_is_remote(from, get_rel_relkind(from)))
+			continue;
+		if (table->is_attached)
+			warn_parted(key, from);
+		sl_foreign_key_drop_on_router(key);
+	}
 }
 
 /*
@@ -254,6 +289,7 @@ bring_reference_back(const SlTable *table)
 			warned = lappend(warned, (void *) key);
 		}
 	}
+	drop_keys_of_shells(table);
 	sl_reference_undo(table->relid, !table->is_attached);
 }
 
