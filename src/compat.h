@@ -262,10 +262,12 @@ sl_scan_user(const ForeignScan *plan, EState *estate)
 #if PG_VERSION_NUM < 180000
 #define sl_is_enforcement(type) false
 #define sl_is_of_periods(constraint) false
+#define sl_constraint_has_period(row) ((void) (row), false)
 #else
 #define sl_is_enforcement(type) \
 	((type) == CONSTR_ATTR_ENFORCED || (type) == CONSTR_ATTR_NOT_ENFORCED)
 #define sl_is_of_periods(constraint) ((constraint)->without_overlaps)
+#define sl_constraint_has_period(row) ((row)->conperiod)
 #endif
 
 /* 18 lets RETURNING tell what a row was before. */

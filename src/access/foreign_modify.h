@@ -151,6 +151,12 @@ extern void sl_router_key_check_init(void);
 extern SlRouterKeyCheck *sl_router_key_check_begin(EState *estate, Relation relation, CmdType operation);
 extern void sl_router_key_check_add(SlRouterKeyCheck *check, TupleTableSlot *old_row, TupleTableSlot *new_row);
 
+/* router_foreign_key_probe.c */
+typedef struct SlRouterKeyProbe SlRouterKeyProbe;
+
+extern SlRouterKeyProbe *sl_router_key_probe_make(Relation relation, const Trigger *trigger);
+extern bool sl_router_key_probe_finds(const SlRouterKeyProbe *probe, TupleTableSlot *slot);
+
 /* router_foreign_key_rule.c */
 extern void sl_router_key_rule_init(void);
 extern bool sl_router_key_keep(Oid constraint);

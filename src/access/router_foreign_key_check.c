@@ -4,8 +4,9 @@
  *		they may refer to were deleted, or got another key.
  *
  * The rows come from the node that writes to the shell table (modify_node_exec.c).
- * Their old versions are kept until the statement ends, and then given to
- * PostgreSQL's own triggers of the foreign keys.  These ask whether a row with the
+ * Their old versions are kept until the statement ends.  Those that are referred to
+ * (router_foreign_key_probe.c) are then given to PostgreSQL's own triggers of the
+ * foreign keys.  These ask whether a row with the
  * same key exists, which is a query of the shards, and whether a row of the router
  * refers to it, and raise PostgreSQL's error.  By then the shards have executed
  * everything: the reference that another transaction has made holds a lock of the
@@ -27,6 +28,7 @@
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -199,18 +201,24 @@ check_key(const SlRouterKeyCheck *check, const CheckedKey *key, Relation relatio
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsMinimalTuple);
 	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "shardlet foreign key check",
 											   ALLOCSET_DEFAULT_SIZES);
+	SlRouterKeyProbe *probe;
 	FmgrInfo	function;
 
 	fmgr_info(trigger->tgfoid, &function);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to SPI");
+	probe = sl_router_key_probe_make(relation, trigger);
 	while (tuplestore_gettupleslot(key->rows, true, false, slot))
 	{
 		MemoryContext old_context = MemoryContextSwitchTo(work);
 
 		CHECK_FOR_INTERRUPTS();
-		fire_trigger(relation, check->operation, trigger, &function, slot);
+		if (probe == NULL || sl_router_key_probe_finds(probe, slot))
+			fire_trigger(relation, check->operation, trigger, &function, slot);
 		MemoryContextSwitchTo(old_context);
 		MemoryContextReset(work);
 	}
+	(void) SPI_finish();
 	ExecDropSingleTupleTableSlot(slot);
 	tuplestore_end(key->rows);
 }
