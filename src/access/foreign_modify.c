@@ -159,7 +159,7 @@ make_modify(EState *estate, ResultRelInfo *info, CmdType operation, bool counts)
 	modify->estate = estate;
 	modify->relation = info->ri_RelationDesc;
 	modify->operation = operation;
-	modify->user = sl_result_user(info, estate);
+	modify->user = sl_foreign_key_user(estate, sl_result_user(info, estate));
 	modify->counts = counts;
 	modify->work = AllocSetContextCreate(context, "shardlet written row", ALLOCSET_SMALL_SIZES);
 	sl_row_route_init(&modify->route, info->ri_RelationDesc);

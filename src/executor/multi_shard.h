@@ -192,6 +192,9 @@ extern void sl_multi_shard_init(void);
 extern void sl_multi_shard_set_caller(SlCaller *caller);
 extern void sl_multi_shard_leave(SlCaller *caller);
 
+/* foreign_key_user.c */
+extern Oid	sl_foreign_key_user(const EState *estate, Oid user);
+
 /* row_decoder_cache.c */
 extern void sl_decoder_cache_init(void);
 

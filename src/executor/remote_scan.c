@@ -135,7 +135,7 @@ sl_remote_scan_set_user(SlRemoteScan *scan, Oid user)
 
 	scan->may_repeat = sl_statement_repeats(estate->es_plannedstmt, scan->node->plan);
 	sl_multi_shard_set_caller(&scan->caller);
-	scan->caller.user = user;
+	scan->caller.user = sl_foreign_key_user(estate, user);
 	scan->callback.func = leave_caller;
 	scan->callback.arg = scan;
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &scan->callback);
