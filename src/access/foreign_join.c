@@ -183,6 +183,17 @@ copy_members(List *members, bool is_nullable)
 	return result;
 }
 
+/*
+ * Can shards check it?  Not a leaky condition above policies or a security barrier:
+ * the remote query has all conditions on one level.
+ */
+static bool
+is_remote(const SlRel *info, const RestrictInfo *restriction)
+{
+	return (restriction->security_level == 0 || restriction->leakproof) &&
+		sl_shippable_check_expr(&info->ship, (Node *) restriction->clause);
+}
+
 /* The clauses of ON are part of the join; the others are checked after it. */
 static bool
 check_clauses(SlRel *info, RelOptInfo *join, List *restrictions)
@@ -192,7 +203,7 @@ check_clauses(SlRel *info, RelOptInfo *join, List *restrictions)
 	foreach(cell, restrictions)
 	{
 		RestrictInfo *restriction = lfirst_node(RestrictInfo, cell);
-		bool		is_possible = sl_shippable_check_expr(&info->ship, (Node *) restriction->clause);
+		bool		is_possible = is_remote(info, restriction);
 		bool		is_on = info->join_type == JOIN_INNER ||
 		!RINFO_IS_PUSHED_DOWN(restriction, join->relids);
 

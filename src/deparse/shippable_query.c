@@ -11,9 +11,10 @@
  * have another order than the router's, so nothing that depends on their order
  * is shippable: lists of column aliases of a table or join, and whole rows.
  *
- * Row security, security barriers and check options are not deparsed, and
+ * Security quals, security barriers and check options are not deparsed, and
  * triggers of the router do not fire on a shard: such statements are not
- * shippable.
+ * shippable.  planner/row_security.c moves the security quals of policies into WHERE
+ * first, where that is safe.
  */
 #include "postgres.h"
 
@@ -597,7 +598,7 @@ check_statement(const Query *query, SlShippableCheck *shipping)
 	check(shipping, query->commandType == CMD_SELECT || query->commandType == CMD_INSERT ||
 		  query->commandType == CMD_UPDATE || query->commandType == CMD_DELETE);
 	check(shipping, query->utilityStmt == NULL && !query->isReturn);
-	check(shipping, !query->hasRowSecurity && query->withCheckOptions == NIL);
+	check(shipping, query->withCheckOptions == NIL);
 	check_locks(query, shipping);
 	if (query->resultRelation > 0)
 	{

@@ -19,6 +19,10 @@ extern void sl_on_conflict_hide(Query *query);
 /* locking_subquery.c */
 extern Query *sl_locked_in_replace(Query *query);
 
+/* row_security.c */
+extern bool sl_row_security_is_pending(Query *query);
+extern Query *sl_row_security_apply(Query *query);
+
 /* system_columns.c */
 extern void sl_system_columns_check(Query *query);
 

@@ -152,6 +152,7 @@ plan_distributed(Query *query, const char *source, int options, ParamListInfo pa
 	PlannedStmt *result;
 
 	complete_updates(query);
+	query = sl_row_security_apply(query);
 	placement = analyze_placement(query);
 	result = plan_single_shard(query, placement, options);
 	if (result != NULL)

@@ -112,7 +112,7 @@ is_candidate(Query *query)
 	int			depth = -1;
 
 	return query->commandType == CMD_SELECT && query->rowMarks == NIL && !query->hasForUpdate &&
-		!query->hasModifyingCTE && !query->hasRowSecurity && is_worthwhile(query) &&
+		!query->hasModifyingCTE && !sl_row_security_is_pending(query) && is_worthwhile(query) &&
 		!refers_outside((Node *) query, &depth);
 }
 
