@@ -50,6 +50,12 @@ extern bool sl_multi_shard_transactions;
 extern bool sl_router;
 extern char *sl_fault_setting;
 
+/* forward_names.c */
+#define SL_MAX_FORWARDED 8
+
+extern void sl_forward_init(void);
+extern struct List *sl_forward_names(void);
+
 /* Values of sl_cross_shard. */
 enum
 {

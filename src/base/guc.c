@@ -220,6 +220,7 @@ sl_guc_init(void)
 								   setting->variable, "", PGC_USERSET,
 								   setting->flags, NULL, NULL, NULL);
 	}
+	sl_forward_init();
 	MarkGUCPrefixReserved("shardlet");
 	preloaded = process_shared_preload_libraries_in_progress;
 }

@@ -56,6 +56,19 @@ read_definition(const SlTable *table, SlReply *source, SlReply *target)
 	return NULL;
 }
 
+/* Policies of foreign tables are those of the shards alone. */
+static void
+remove_policies(SlDefinition *definition)
+{
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		if (((SlDefinitionItem *) lfirst(cell))->phase == SL_PHASE_POLICIES)
+			definition->items = foreach_delete_current(definition->items, cell);
+	}
+}
+
 static bool
 is_of_map(const SlTable *table, const SlMap *map)
 {
@@ -79,6 +92,8 @@ read_definitions(const SlMap *map, SlShard *source, SlShard *target)
 		if (!is_of_map(table, map))
 			continue;
 		definition = read_definition(table, source_reply, target_reply);
+		if (definition != NULL && !table->is_shell)
+			remove_policies(definition);
 		if (definition != NULL)
 			result = lappend(result, definition);
 	}
@@ -118,7 +133,7 @@ add_tables(SlMap *map, SlShard *shard)
 		return;
 	definitions = read_definitions(map, find_source(map, shard), shard);
 	create_all(definitions, shard, SL_PHASE_NEEDS, SL_PHASE_STATISTICS);
-	create_all(definitions, shard, SL_PHASE_FOREIGN_KEYS, SL_PHASE_IDENTITY);
+	create_all(definitions, shard, SL_PHASE_FOREIGN_KEYS, SL_PHASE_POLICIES);
 	guard_all(map, shard);
 }
 

@@ -84,6 +84,8 @@ finish_table(const SlArrival *arrival, const char *verb)
 								sl_table_key_of(target));
 	if (sl_shell_tables)
 	{
+		sl_definition_create(arrival->homes, definition, SL_PHASE_POLICIES, SL_PHASE_POLICIES);
+		sl_policy_check_bypass(target->relid, arrival->homes);
 		sl_shell_connect(target->relid, arrival->options, verb);
 		return;
 	}

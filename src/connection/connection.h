@@ -73,6 +73,9 @@ typedef struct SlSettings
 	char	   *search_path;	/* in the connection's context */
 	char	   *orphaned_rows;	/* as SlConn's, in the connection's context */
 	bool		had_orphaned_rows;	/* orphaned_rows is or was not NULL */
+	bool		bypasses_policies;	/* row_security = off was sent */
+	List	   *forwarded;		/* see forwarded_settings.c, in the
+								 * connection's context */
 	bool		is_reported;	/* "reported" is set */
 	char	   *reported[SL_REPORTED_COUNT];	/* values that the shard
 												 * reported, in the
@@ -423,6 +426,10 @@ extern void sl_pool_note_success(const SlConn *conn);
 
 /* connections_view.c */
 extern int	sl_pool_close_idle(int32 shard_id);
+
+/* forwarded_settings.c */
+extern bool sl_forwarded_is_current(const SlConn *conn);
+extern void sl_forwarded_send(SlConn *conn);
 
 /* session_settings.c */
 extern bool sl_session_is_current(const SlConn *conn);

@@ -24,6 +24,11 @@
  * never applies to another statement.  It does not depend on transactions of the
  * shard, so a connection that has got one is sent one each time.
  *
+ * Policies of shell tables are evaluated on the router, and those of the shards must
+ * not apply once more.  The users of connections bypass them, and row_security = off
+ * makes it an error if one cannot.  Before the session has met a shell table, the
+ * shards' policies are theirs.
+ *
  * Outside an explicit transaction the session's connections are read-only: what a
  * function in a SELECT writes must be part of the session's transaction.
  */
@@ -46,6 +51,7 @@
 
 #include "base/base.h"
 #include "connection/connection.h"
+#include "metadata/table.h"
 
 /* Indexes of settings.  Those of the connection precede those of the session. */
 enum
@@ -161,7 +167,8 @@ sl_session_is_current(const SlConn *conn)
 		settings->read_only == conn->is_read_only &&
 		settings->lock_timeout == get_lock_timeout() &&
 		strcmp(settings->search_path, get_search_path(conn)) == 0 &&
-		has_same_orphaned_rows(conn) && is_as_reported(conn);
+		settings->bypasses_policies == sl_table_has_shells() &&
+		has_same_orphaned_rows(conn) && is_as_reported(conn) && sl_forwarded_is_current(conn);
 }
 
 static const char *
@@ -208,6 +215,15 @@ send_orphaned_rows(SlConn *conn)
 		MemoryContextStrdup(conn->context, conn->orphaned_rows) : NULL;
 }
 
+/* A connection that has bypassed policies goes on doing so. */
+static void
+send_row_security(SlConn *conn)
+{
+	conn->settings.bypasses_policies = sl_table_has_shells();
+	if (conn->settings.bypasses_policies)
+		sl_pipeline_send_preceding(conn, "SELECT pg_catalog.set_config('row_security', 'off', false)", 0, NULL);
+}
+
 /*
  * Sends all settings, followed by a sync.  From then on they count as the shard's;
  * if the shard refuses them, that is a failure of the connection.
@@ -238,6 +254,8 @@ sl_session_send(SlConn *conn)
 	settings->is_reported = false;
 	sl_pipeline_send_preceding(conn, get_settings_sql(), lengthof(names), values);
 	send_orphaned_rows(conn);
+	send_row_security(conn);
+	sl_forwarded_send(conn);
 	sl_pipeline_sync_settings(conn);
 
 	/*

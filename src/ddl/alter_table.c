@@ -32,6 +32,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "ddl/definition.h"
 #include "deparse/deparse.h"
 #include "executor/multi_shard.h"
 
@@ -256,6 +257,15 @@ detach_partition(const SlTable *table, const AlterTableCmd *command)
 	return ON_SHARDS;
 }
 
+/* Foreign tables have no row security, and the copies of reference tables could not keep it up. */
+static Target
+change_row_security(const SlTable *table, const AlterTableCmd *command)
+{
+	if (!table->is_shell)
+		sl_ddl_refuse(table, "change row security of", NULL);
+	return BOTH;
+}
+
 static const AlterRule rules[] = {
 	{AT_AddColumn, BOTH, BOTH, add_column},
 	{AT_DropColumn, BOTH, BOTH, drop_column},
@@ -297,6 +307,10 @@ static const AlterRule rules[] = {
 	{AT_AttachPartition, ON_SHARDS, BOTH, attach_partition},
 	{AT_DetachPartition, ON_SHARDS, BOTH, detach_partition},
 	{AT_AlterColumnGenericOptions, ON_ROUTER, ON_ROUTER, NULL},
+	{AT_EnableRowSecurity, BOTH, BOTH, change_row_security},
+	{AT_DisableRowSecurity, BOTH, BOTH, change_row_security},
+	{AT_ForceRowSecurity, BOTH, BOTH, change_row_security},
+	{AT_NoForceRowSecurity, BOTH, BOTH, change_row_security},
 };
 
 static const Refusal refusals[] = {
@@ -306,10 +320,6 @@ static const Refusal refusals[] = {
 	{AT_DropInherit, "change the inheritance of"},
 	{AT_AddOf, "change the type of"},
 	{AT_DropOf, "change the type of"},
-	{AT_EnableRowSecurity, "change row security of"},
-	{AT_DisableRowSecurity, "change row security of"},
-	{AT_ForceRowSecurity, "change row security of"},
-	{AT_NoForceRowSecurity, "change row security of"},
 };
 
 static Target
@@ -604,6 +614,8 @@ finish_alter(SlDdl *ddl)
 	ListCell   *cell;
 
 	check_primary_key(alteration->table);
+	if (alteration->table->is_shell)
+		sl_policy_check_bypass(alteration->table->relid, shards);
 	sl_privilege_check_stored(alteration->table->relid, alteration->expressions);
 	if (alteration->dropped_key != NULL)
 		restore_primary_key(alteration->table, alteration->dropped_key);

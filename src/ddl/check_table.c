@@ -82,7 +82,8 @@ static const Reason reasons[] = {
 		"It belongs to extension",
 	NULL},
 	{TREE_SQL "SELECT coalesce(string_agg(p.polname, ', ' ORDER BY p.polname), 'no policy') FROM tree t JOIN pg_class c ON c.oid = t.oid"
-		" LEFT JOIN pg_policy p ON p.polrelid = c.oid WHERE c.relrowsecurity OR p.oid IS NOT NULL HAVING count(*) > 0",
+		" LEFT JOIN pg_policy p ON p.polrelid = c.oid WHERE c.relrowsecurity OR p.oid IS NOT NULL"
+		" HAVING count(*) > 0 AND NOT current_setting('shardlet.shell_tables')::boolean",
 		"It has row security:",
 	"Foreign tables cannot have row security. Drop the policies and ALTER TABLE ... DISABLE ROW LEVEL SECURITY; a view with security_barrier may take their place."},
 	{TREE_SQL "SELECT string_agg(r.rulename, ', ' ORDER BY r.rulename) FROM tree t JOIN pg_rewrite r ON r.ev_class = t.oid",

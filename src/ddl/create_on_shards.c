@@ -295,6 +295,32 @@ create_check(Round *round, const SlDefinition *definition, const SlDefinitionIte
 	run_on_all(&others, item->ddl);
 }
 
+/* Without a role that it is for, a policy is left out: nobody gets to see more by that. */
+static void
+create_policy(Round *round, const SlDefinition *definition, const SlDefinitionItem *item)
+{
+	Round		able = *round;
+	ListCell   *cell;
+
+	foreach(cell, definition->items)
+	{
+		const SlDefinitionItem *role = lfirst(cell);
+
+		if (strcmp(role->kind, "policy_role") != 0 || strcmp(role->name, item->name) != 0)
+			continue;
+		query_about(&able, "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text)", role->ddl);
+		for (int i = 0; i < able.count; i++)
+		{
+			if (says_yes(&able.replies[i]))
+				ereport(NOTICE,
+						errmsg("role \"%s\" does not exist on shard \"%s\", policy \"%s\" is left out there",
+							   role->ddl, NameStr(able.replies[i].shard->name), item->name));
+		}
+		able = without_yes(&able);
+	}
+	run_on_all(&able, item->ddl);
+}
+
 static void
 create_item(Round *round, const SlDefinition *definition, const SlDefinitionItem *item)
 {
@@ -316,7 +342,9 @@ create_item(Round *round, const SlDefinition *definition, const SlDefinitionItem
 		set_id_default(round, item);
 	else if (strcmp(item->kind, "grant") == 0 || strcmp(item->kind, "grant_maintain") == 0)
 		grant_on_shards(round, item);
-	else if (item->ddl != NULL)
+	else if (strcmp(item->kind, "policy") == 0)
+		create_policy(round, definition, item);
+	else if (item->ddl != NULL && strcmp(item->kind, "policy_role") != 0)
 		run_on_all(round, item->ddl);
 }
 

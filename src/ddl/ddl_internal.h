@@ -191,6 +191,12 @@ extern bool sl_ddl_plan_drop(SlDdl *ddl);
 /* grant.c */
 extern bool sl_ddl_plan_grant(SlDdl *ddl);
 
+/* policy.c */
+extern bool sl_ddl_plan_create_policy(SlDdl *ddl);
+extern bool sl_ddl_plan_alter_policy(SlDdl *ddl);
+extern bool sl_ddl_plan_drop_policy(SlDdl *ddl);
+extern bool sl_ddl_plan_rename_policy(SlDdl *ddl);
+
 /* rename.c */
 extern bool sl_ddl_plan_rename(SlDdl *ddl);
 extern bool sl_ddl_plan_schema(SlDdl *ddl);

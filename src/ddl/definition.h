@@ -26,7 +26,8 @@ typedef enum SlPhase
 	SL_PHASE_TRIGGERS,
 	SL_PHASE_COMMENTS,
 	SL_PHASE_GRANTS,
-	SL_PHASE_IDENTITY
+	SL_PHASE_IDENTITY,
+	SL_PHASE_POLICIES			/* of shell tables only: after the rows */
 } SlPhase;
 
 /* One command of a definition. */
@@ -50,6 +51,7 @@ typedef struct SlDefinition
 
 /* table_definition_sql.c */
 extern const char sl_definition_sql[];
+extern const char sl_definition_policy_sql[];
 extern const char sl_definition_type_sql[];
 
 /* table_definition.c */
@@ -65,6 +67,9 @@ extern bool sl_definition_has_next_id(void);
 extern void sl_definition_create(List *shards, const SlDefinition *definition,
 								 SlPhase first, SlPhase last);
 extern void sl_definition_copy_as_owner(List *shards, bool is_on);
+
+/* policy.c */
+extern void sl_policy_check_bypass(Oid relid, List *shards);
 
 /* create_foreign_table.c: the foreign table for what the shards have */
 extern void sl_definition_make_types_on_router(const SlDefinition *definition);

@@ -243,6 +243,8 @@ sl_ddl_plan_drop(SlDdl *ddl)
 			return plan_drop_statistics(ddl);
 		case OBJECT_TRIGGER:
 			return plan_drop_trigger(ddl);
+		case OBJECT_POLICY:
+			return sl_ddl_plan_drop_policy(ddl);
 		default:
 			return false;
 	}

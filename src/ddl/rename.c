@@ -280,6 +280,8 @@ sl_ddl_plan_rename(SlDdl *ddl)
 			return plan_rename_in_table(ddl);
 		case OBJECT_TRIGGER:
 			return plan_rename_trigger(ddl);
+		case OBJECT_POLICY:
+			return sl_ddl_plan_rename_policy(ddl);
 		case OBJECT_INDEX:
 			return plan_rename_index(ddl);
 		case OBJECT_SCHEMA:

@@ -58,6 +58,16 @@
 "  WHERE g.rngtypid = y.oid AND g.rngcanonical::pg_catalog.oid = 0)\n" \
 " END AS ddl\n"
 
+/* The policy "p", of table "q"; PUBLIC is a role without name in "roles". */
+#define POLICY_SQL(q) \
+"pg_catalog.format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', p.polname, " q ",\n" \
+" CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,\n" \
+" CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,\n" \
+" (SELECT pg_catalog.string_agg(CASE o.role WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(o.role)) END, ', ' ORDER BY o.place)\n" \
+"  FROM pg_catalog.unnest(p.polroles) WITH ORDINALITY o(role, place)))\n" \
+" || COALESCE(' USING (' || pg_catalog.pg_get_expr(p.polqual, p.polrelid) || ')', '')\n" \
+" || COALESCE(' WITH CHECK (' || pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) || ')', '')\n"
+
 /* Parameters: schema, name. */
 const char	sl_definition_sql[] =
 "WITH RECURSIVE tree(oid, parent, level) AS (\n"
@@ -301,9 +311,23 @@ TYPE_SQL
 "   ELSE (SELECT pg_catalog.format('USING INDEX %I', ind.relname) FROM ind WHERE ind.indrelid = rel.oid AND ind.indisreplident) END)\n"
 " FROM rel WHERE rel.relkind IN ('r', 'p') AND (rel.relreplident IN ('f', 'n')\n"
 "  OR EXISTS (SELECT FROM ind WHERE ind.indrelid = rel.oid AND ind.indisreplident))\n"
+" UNION ALL\n"
+" SELECT 13, 1, rel.level, 'row_security', rel.relname, pg_catalog.format('ALTER TABLE ONLY %s %s ROW LEVEL SECURITY', rel.qualified, f.action)\n"
+" FROM rel CROSS JOIN LATERAL (SELECT 'ENABLE' WHERE rel.relrowsecurity UNION ALL SELECT 'FORCE' WHERE rel.relforcerowsecurity) f(action)\n"
+" UNION ALL\n"
+" SELECT 13, 2, rel.level, 'policy', rel.prefix || p.polname, " POLICY_SQL("rel.qualified")
+" FROM rel JOIN pg_catalog.pg_policy p ON p.polrelid = rel.oid\n"
+" UNION ALL\n"
+" SELECT 13, 3, rel.level, 'policy_role', rel.prefix || p.polname, r.rolname\n"
+" FROM rel JOIN pg_catalog.pg_policy p ON p.polrelid = rel.oid JOIN pg_catalog.pg_roles r ON r.oid = ANY (p.polroles)\n"
 ")\n"
 "SELECT item.phase, item.kind::text, item.name::text, item.ddl::text, item.level FROM item\n"
 "ORDER BY item.phase, item.place, item.level, item.kind::text COLLATE \"C\", item.name::text COLLATE \"C\", item.ddl COLLATE \"C\"\n";
+
+/* How a policy was made.  Parameters: table, name. */
+const char	sl_definition_policy_sql[] =
+"SELECT " POLICY_SQL("p.polrelid::pg_catalog.regclass::text")
+" FROM pg_catalog.pg_policy p WHERE p.polrelid = $1 AND p.polname = $2";
 
 /*
  * How a type was made, if there is one of that name; empty for one that cannot

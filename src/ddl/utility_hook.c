@@ -86,6 +86,8 @@ static const Rule rules[] = {
 	{T_AlterObjectSchemaStmt, sl_ddl_plan_schema},
 	{T_GrantStmt, sl_ddl_plan_grant},
 	{T_CommentStmt, sl_ddl_plan_comment},
+	{T_CreatePolicyStmt, sl_ddl_plan_create_policy},
+	{T_AlterPolicyStmt, sl_ddl_plan_alter_policy},
 	{T_CreateStmt, sl_ddl_plan_create_table},
 	{T_CreateForeignTableStmt, sl_ddl_plan_create_table},
 	{T_CreateStatsStmt, sl_ddl_plan_create_statistics},
