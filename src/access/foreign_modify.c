@@ -191,7 +191,7 @@ static bool
 needs_reply(const ModifyTable *plan, const ResultRelInfo *info, CmdType operation)
 {
 	return fires_after(sl_table_router_triggers(info->ri_RelationDesc), operation) ||
-		(plan != NULL && (plan->returningLists != NIL || sl_modify_view_checks(plan, 0) != NIL));
+		(plan != NULL && (plan->returningLists != NIL || sl_modify_late_checks(plan, 0, info->ri_RelationDesc) != NIL));
 }
 
 /* Takes over what was planned for ON CONFLICT. */

@@ -133,7 +133,8 @@ extern void sl_modify_flush_all(EState *estate);
 extern void sl_modify_plan_init(void);
 extern void sl_modify_add_targets(PlannerInfo *root, Index index, RangeTblEntry *entry,
 								  Relation relation);
-extern List *sl_modify_view_checks(const ModifyTable *plan, int subplan);
+extern bool sl_modify_has_row_trigger(Relation relation, CmdType operation);
+extern List *sl_modify_late_checks(const ModifyTable *plan, int subplan, Relation relation);
 extern List *sl_modify_plan(PlannerInfo *root, ModifyTable *plan, Index index, int subplan);
 extern void sl_modify_explain(CmdType operation, Relation relation, List *private,
 							  struct ExplainState *es);

@@ -181,6 +181,14 @@ begin_node(CustomScanState *css, EState *estate, int eflags)
 
 /* Rows ------------------------------------------------------------------------ */
 
+static void
+check_policies(SlModifyNode *node, TupleTableSlot *slot)
+{
+	if (node->info->ri_WithCheckOptions != NIL)
+		ExecWithCheckOptions(node->plan->operation == CMD_UPDATE ? WCO_RLS_UPDATE_CHECK : WCO_RLS_INSERT_CHECK,
+							 node->info, slot, node->css.ss.ps.state);
+}
+
 /* Computes generated columns, which may be in the key, and checks policies. */
 static void
 complete_row(SlModifyNode *node, TupleTableSlot *slot)
@@ -188,14 +196,12 @@ complete_row(SlModifyNode *node, TupleTableSlot *slot)
 	EState	   *estate = node->css.ss.ps.state;
 	Relation	relation = node->info->ri_RelationDesc;
 	const TupleConstr *constraints = RelationGetDescr(relation)->constr;
-	bool		is_update = node->plan->operation == CMD_UPDATE;
 
 	ExecMaterializeSlot(slot);
 	slot->tts_tableOid = RelationGetRelid(relation);
 	if (constraints != NULL && constraints->has_generated_stored)
 		ExecComputeStoredGenerated(node->info, estate, slot, node->plan->operation);
-	if (node->info->ri_WithCheckOptions != NIL)
-		ExecWithCheckOptions(is_update ? WCO_RLS_UPDATE_CHECK : WCO_RLS_INSERT_CHECK, node->info, slot, estate);
+	check_policies(node, slot);
 }
 
 static TupleTableSlot *
@@ -283,7 +289,11 @@ finish_row(SlModifyNode *node, TupleTableSlot *plan_row, TupleTableSlot *slot)
 	if (node->plan->canSetTag)
 		estate->es_processed++;
 	if (node->info->ri_WithCheckOptions != NIL && !is_delete)
+	{
+		if (sl_modify_has_row_trigger(node->info->ri_RelationDesc, node->plan->operation))
+			check_policies(node, slot);
 		ExecWithCheckOptions(WCO_VIEW_CHECK, node->info, slot, estate);
+	}
 	node->css.ss.ps.ps_ExprContext->ecxt_scantuple = slot;
 	return make_returned(node, plan_row, is_delete ? slot : node->old_row, is_delete ? NULL : slot);
 }

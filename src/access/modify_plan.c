@@ -142,19 +142,31 @@ fires_after(const TriggerDesc *triggers, CmdType operation)
 		triggers->trig_delete_after_row;
 }
 
+/* Can a trigger change the rows that are written?  Those of shell tables fire on the shards. */
+bool
+sl_modify_has_row_trigger(Relation relation, CmdType operation)
+{
+	const TriggerDesc *triggers = relation->trigdesc;
+
+	return triggers != NULL &&
+		(operation == CMD_INSERT ? triggers->trig_insert_before_row : triggers->trig_update_before_row);
+}
+
 /*
- * Returns the checks of views, which apply to rows as the shards wrote them.
- * Those of row security are made before rows are sent.
+ * Returns the checks that apply to rows as the shards wrote them: those of views, and those
+ * of policies if a trigger may have changed the row after the check of the row
+ * that was sent.
  */
 List *
-sl_modify_view_checks(const ModifyTable *plan, int subplan)
+sl_modify_late_checks(const ModifyTable *plan, int subplan, Relation relation)
 {
 	List	   *result = NIL;
 	ListCell   *cell;
 
 	foreach(cell, plan->withCheckOptionLists != NIL ? list_nth(plan->withCheckOptionLists, subplan) : NIL)
 	{
-		if (lfirst_node(WithCheckOption, cell)->kind == WCO_VIEW_CHECK)
+		if (lfirst_node(WithCheckOption, cell)->kind == WCO_VIEW_CHECK ||
+			sl_modify_has_row_trigger(relation, plan->operation))
 			result = lappend(result, lfirst(cell));
 	}
 	return result;
@@ -170,7 +182,7 @@ find_returning(PlannerInfo *root, ModifyTable *plan, Index index, int subplan, R
 		numbers = bms_make_singleton(-FirstLowInvalidHeapAttributeNumber);
 	if (plan->returningLists != NIL)
 		pull_varattnos((Node *) list_nth(plan->returningLists, subplan), index, &numbers);
-	pull_varattnos((Node *) sl_modify_view_checks(plan, subplan), index, &numbers);
+	pull_varattnos((Node *) sl_modify_late_checks(plan, subplan, relation), index, &numbers);
 	return list_columns(relation, numbers);
 }
 
