@@ -83,14 +83,14 @@ check_table_bypass(Oid relid, List *shards)
 
 /*
  * Raises an error if the table, or a partition of it, has row security that applies to
- * the session's connections to these shards.  The caller holds a lock on the table.
+ * the session's connections to these shards.
  */
 void
 sl_policy_check_bypass(Oid relid, List *shards)
 {
 	ListCell   *cell;
 
-	foreach(cell, find_all_inheritors(relid, NoLock, NULL))
+	foreach(cell, find_all_inheritors(relid, AccessShareLock, NULL))
 		check_table_bypass(lfirst_oid(cell), shards);
 }
 

@@ -296,9 +296,27 @@ add_conditions(Node *quals, List *conditions)
 	return quals;
 }
 
+static bool move_conditions(Query *query, Node *tree, Node **quals);
+
 /*
- * Moves the conditions of the tables in a part of FROM into "quals".  Returns false for
- * FULL JOIN, which has no place for conditions on one side.
+ * Moves the conditions of the nullable side of an outer join into ON.  A join with USING
+ * has no ON, and is deparsed without what else is in its quals.
+ */
+static bool
+move_into_join(Query *query, JoinExpr *join, Node *side)
+{
+	Node	   *quals = NULL;
+
+	if (!move_conditions(query, side, &quals) || (quals != NULL && join->usingClause != NIL))
+		return false;
+	if (quals != NULL)
+		join->quals = make_and_qual(join->quals, quals);
+	return true;
+}
+
+/*
+ * Moves the conditions of the tables in a part of FROM into "quals".  Returns false if
+ * there is no place for them: FULL JOIN has none for conditions on one side.
  */
 static bool
 move_conditions(Query *query, Node *tree, Node **quals)
@@ -319,8 +337,10 @@ move_conditions(Query *query, Node *tree, Node **quals)
 
 		if (join->jointype == JOIN_FULL)
 			return !has_policies((Node *) query->rtable, NULL);
-		return move_conditions(query, join->larg, join->jointype == JOIN_RIGHT ? &join->quals : quals) &&
-			move_conditions(query, join->rarg, join->jointype == JOIN_LEFT ? &join->quals : quals);
+		return (join->jointype == JOIN_RIGHT ? move_into_join(query, join, join->larg) :
+				move_conditions(query, join->larg, quals)) &&
+			(join->jointype == JOIN_LEFT ? move_into_join(query, join, join->rarg) :
+			 move_conditions(query, join->rarg, quals));
 	}
 	foreach(cell, ((FromExpr *) tree)->fromlist)
 	{
