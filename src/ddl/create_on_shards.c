@@ -295,7 +295,7 @@ create_check(Round *round, const SlDefinition *definition, const SlDefinitionIte
 	run_on_all(&others, item->ddl);
 }
 
-/* Without a role that it is for, a policy is left out: nobody gets to see more by that. */
+/* Without a role that it is for, a policy is left out: no user sees more rows without it. */
 static void
 create_policy(Round *round, const SlDefinition *definition, const SlDefinitionItem *item)
 {

@@ -90,6 +90,22 @@ leaks_in_queries(Node *node, void *context)
 	return expression_tree_walker(node, leaks_in_queries, context);
 }
 
+/* A virtual generated column stands for an expression that conditions evaluate. */
+static bool
+has_virtual_column(const RangeTblEntry *entry)
+{
+	Relation	relation;
+	bool		result = false;
+
+	if (entry->rtekind != RTE_RELATION)
+		return false;
+	relation = table_open(entry->relid, NoLock);
+	for (int i = 0; i < RelationGetNumberOfAttributes(relation); i++)
+		result = result || TupleDescAttr(RelationGetDescr(relation), i)->attgenerated == 'v';
+	table_close(relation, NoLock);
+	return result;
+}
+
 /* Subqueries are examined whole: conditions above may refer to their columns. */
 static bool
 leaks_in_entries(const Query *query)
@@ -104,9 +120,9 @@ leaks_in_entries(const Query *query)
 			leaks((Node *) entry->values_lists, NULL) || entry->tablefunc != NULL || entry->tablesample != NULL ||
 			(sl_is_group_entry(entry) && leaks((Node *) sl_group_exprs(entry), NULL)))
 			return true;
-		if (list_length(entry->securityQuals) > 1 && leaks((Node *) entry->securityQuals, NULL))
-			return true;
-		if (leaks_in_queries((Node *) entry->securityQuals, NULL))
+		if (has_virtual_column(entry) ||
+			(list_length(entry->securityQuals) > 1 && leaks((Node *) entry->securityQuals, NULL)) ||
+			leaks_in_queries((Node *) entry->securityQuals, NULL))
 			return true;
 	}
 	foreach(cell, query->cteList)
