@@ -1,5 +1,15 @@
 -- Distributed tables.
 
+-- The options of those that are ordinary tables, since PostgreSQL does not dump these: src/metadata/shell_catalog.c, which
+-- knows the columns by number.
+CREATE TABLE shardlet.catalog_table (
+	schema_name name NOT NULL,
+	table_name name NOT NULL,
+	options text[] NOT NULL,
+	CONSTRAINT catalog_table_pkey PRIMARY KEY (schema_name, table_name)
+);
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_table', '');
+
 CREATE FUNCTION shardlet.distribute(
 	tbl regclass,
 	map name,
@@ -57,3 +67,11 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_detach';
 COMMENT ON FUNCTION shardlet.detach(regclass) IS 'forgets a table, and touches no row on the shards';
 REVOKE ALL ON FUNCTION shardlet.detach(regclass) FROM PUBLIC;
+
+CREATE FUNCTION shardlet.take_over()
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_take_over';
+COMMENT ON FUNCTION shardlet.take_over()
+	IS 'connects the tables of a restored or upgraded router to their shards';
+REVOKE ALL ON FUNCTION shardlet.take_over() FROM PUBLIC;

@@ -28,6 +28,8 @@
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_publication.h"
 #include "catalog/pg_publication_rel.h"
 #include "fmgr.h"
@@ -244,6 +246,38 @@ refuse_dormant(const char *name)
 			errhint("SELECT shardlet.take_over();"));
 }
 
+/* Is the relation a table of the access method that is waiting to be connected? */
+static bool
+is_dormant_table(Oid relid)
+{
+	Relation	relation = table_open(relid, NoLock);
+	bool		result = sl_shell_has_access_method(relation) && sl_shell_state(relation) == SL_SHELL_DORMANT;
+
+	table_close(relation, NoLock);
+	return result;
+}
+
+/*
+ * Is a partitioned table listed as distributed, but not connected, and without
+ * rows?  It has no access method to tell, up to version 16.  As soon as one of its
+ * partitions may be accessed it was restored with rows; the others raise
+ * the error themselves.
+ */
+static bool
+is_dormant_parent(Oid relid)
+{
+	ListCell   *cell;
+
+	if (sl_shell_is_open(relid) || sl_shell_is_restoring() || !sl_shell_list_has(relid))
+		return false;
+	foreach(cell, find_all_inheritors(relid, AccessShareLock, NULL))
+	{
+		if (get_rel_relkind(lfirst_oid(cell)) != RELKIND_PARTITIONED_TABLE && !is_dormant_table(lfirst_oid(cell)))
+			return false;
+	}
+	return true;
+}
+
 /* Raises an error unless the heap may be accessed. */
 void
 sl_shell_check_access(Relation relation)
@@ -274,6 +308,18 @@ check_table(Oid relid)
 	table_close(relation, NoLock);
 }
 
+static void
+check_partitioned_table(Oid relid)
+{
+	if (sl_shell_is_connected(relid))
+	{
+		if (!sl_shell_is_open(relid))
+			refuse_connected(get_rel_name(relid));
+	}
+	else if (is_dormant_parent(relid))
+		refuse_dormant(get_rel_name(relid));
+}
+
 /*
  * Raises an error if a statement reads a shell table as a plain one.  What was
  * replaced by access to the shards has another relkind in the range table.
@@ -291,8 +337,8 @@ check_planned(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
 		return;
 	if (kind == RELKIND_RELATION)
 		check_table(relid);
-	else if (kind == RELKIND_PARTITIONED_TABLE && sl_shell_is_connected(relid) && !sl_shell_is_open(relid))
-		refuse_connected(get_rel_name(relid));
+	else if (kind == RELKIND_PARTITIONED_TABLE)
+		check_partitioned_table(relid);
 }
 
 /* Objects --------------------------------------------------------------------- */
@@ -327,14 +373,21 @@ check_publication(Oid index, AttrNumber column, Oid value)
 	table_close(catalog, AccessShareLock);
 }
 
-/* PostgreSQL removes the row of pg_foreign_table of foreign tables only. */
+/*
+ * PostgreSQL removes the row of pg_foreign_table of foreign tables only.  A restored
+ * table has none, and is listed all the same.
+ */
 static void
 drop_shell(Oid relid)
 {
 	char		kind = get_rel_relkind(relid);
 
-	if ((kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE) && sl_shell_is_connected(relid))
+	if (kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE)
+		return;
+	if (sl_shell_is_connected(relid))
 		sl_shell_remove_row(relid);
+	else
+		sl_shell_list_remove(relid);
 }
 
 static void
@@ -344,6 +397,10 @@ watch_objects(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 		next_object_access(access, class_id, object_id, sub_id, arg);
 	if (access == OAT_DROP && class_id == RelationRelationId && sub_id == 0)
 		drop_shell(object_id);
+	else if (access == OAT_POST_ALTER && class_id == RelationRelationId && sub_id == 0)
+		sl_shell_list_follow_table(object_id);
+	else if (access == OAT_POST_ALTER && class_id == NamespaceRelationId)
+		sl_shell_list_follow_schema(object_id);
 	else if (access == OAT_POST_CREATE && class_id == PublicationRelationId)
 		check_publication(PublicationRelPrpubidIndexId, Anum_pg_publication_rel_prpubid, object_id);
 	else if (access == OAT_POST_CREATE && class_id == PublicationRelRelationId)

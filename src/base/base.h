@@ -92,6 +92,8 @@ typedef enum SlCatalog
 	SL_MOVE_ID_INDEX,
 	SL_MOVE_SHARDLET_INDEX,
 	SL_SECRET_TABLE,
+	SL_TABLE_TABLE,
+	SL_TABLE_INDEX,
 	SL_MAP_SEQUENCE,
 	SL_SHARD_SEQUENCE,
 	SL_SHARDLET_SEQUENCE,
@@ -101,6 +103,7 @@ typedef enum SlCatalog
 
 #define SL_CATALOG_COUNT (SL_ID_SEQUENCE + 1)
 
+extern Oid	sl_catalog_find(SlCatalog object);
 extern Oid	sl_catalog_oid(SlCatalog object);
 extern Oid	sl_catalog_function(const char *schema, const char *name, int arg_count,
 								const Oid *arg_types);

@@ -49,6 +49,8 @@ static const char *const object_names[SL_CATALOG_COUNT] = {
 	[SL_MOVE_ID_INDEX] = "catalog_move_pkey",
 	[SL_MOVE_SHARDLET_INDEX] = "catalog_move_shardlet",
 	[SL_SECRET_TABLE] = "catalog_secret",
+	[SL_TABLE_TABLE] = "catalog_table",
+	[SL_TABLE_INDEX] = "catalog_table_pkey",
 	[SL_MAP_SEQUENCE] = "map_id_seq",
 	[SL_SHARD_SEQUENCE] = "shard_id_seq",
 	[SL_SHARDLET_SEQUENCE] = "shardlet_id_seq",
@@ -98,19 +100,31 @@ sl_catalog_function(const char *schema, const char *name, int arg_count, const O
 						   ObjectIdGetDatum(namespace));
 }
 
-/* Returns the OID of one of the extension's relations. */
+/*
+ * Returns the OID of one of the extension's relations, InvalidOid if there is none:
+ * the database does not have the extension, or is dropping it.
+ */
 Oid
-sl_catalog_oid(SlCatalog object)
+sl_catalog_find(SlCatalog object)
 {
 	Oid			schema;
-	Oid			oid;
 
 	if (OidIsValid(object_oids[object]))
 		return object_oids[object];
 
+	/* By its name it might be a user's, where the extension is not installed. */
 	schema = get_namespace_oid(SL_SCHEMA, true);
-	oid = OidIsValid(schema) ?
-		get_relname_relid(object_names[object], schema) : InvalidOid;
+	if (OidIsValid(schema) && sl_catalog_is_installed())
+		object_oids[object] = get_relname_relid(object_names[object], schema);
+	return object_oids[object];
+}
+
+/* Returns the OID of one of the extension's relations, which must exist. */
+Oid
+sl_catalog_oid(SlCatalog object)
+{
+	Oid			oid = sl_catalog_find(object);
+
 	if (!OidIsValid(oid))
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -118,7 +132,6 @@ sl_catalog_oid(SlCatalog object)
 				errdetail("Relation \"%s.%s\" does not exist.",
 						  SL_SCHEMA, object_names[object]),
 				errhint("Run CREATE EXTENSION shardlet."));
-	object_oids[object] = oid;
 	return oid;
 }
 

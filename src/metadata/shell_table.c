@@ -7,7 +7,8 @@
  * partitioned.  Its row in pg_foreign_table names the common server and has the
  * same options as that of a foreign table.  PostgreSQL looks at such a row only
  * where a relation is a foreign table, so it neither dumps the row nor removes it
- * with the table.
+ * with the table.  What is dumped is a copy (shell_catalog.c), which is written and
+ * removed with the row.
  *
  * A relation is a shell table only if its access method is ours as well: the row
  * alone might be left of a dropped table whose OID is in use again.  A partitioned
@@ -79,8 +80,9 @@ sl_shell_is_shell(Oid relid, char relkind)
 }
 
 /*
- * Adds the row of pg_foreign_table, and the dependency on the common server.  The
- * caller makes it visible, and invalidates the relation's cache entry.
+ * Adds the row of pg_foreign_table, and the dependency on the common server, and
+ * lists the table for dumps.  The caller makes the latter visible, and invalidates
+ * the relation's cache entry.
  */
 void
 sl_shell_add_row(Oid relid, List *options)
@@ -90,6 +92,8 @@ sl_shell_add_row(Oid relid, List *options)
 	statement.servername = SL_TABLES_SERVER_NAME;
 	statement.options = options;
 	CreateForeignTable(&statement, relid);
+	CommandCounterIncrement();
+	sl_shell_list_add(relid);
 }
 
 /*
@@ -133,8 +137,9 @@ sl_shell_get_table(Oid relid)
 }
 
 /*
- * Removes the row of pg_foreign_table.  The dependency on the server is left to
- * the caller; DROP TABLE removes those of the table.
+ * Removes the row of pg_foreign_table, and the table from the list for dumps.  The
+ * dependency on the server is left to the caller; DROP TABLE removes those of the
+ * table.
  */
 void
 sl_shell_remove_row(Oid relid)
@@ -147,6 +152,7 @@ sl_shell_remove_row(Oid relid)
 	CatalogTupleDelete(catalog, &tuple->t_self);
 	ReleaseSysCache(tuple);
 	table_close(catalog, RowExclusiveLock);
+	sl_shell_list_remove(relid);
 }
 
 /* Changes an option of the row of pg_foreign_table. */

@@ -82,6 +82,22 @@ extern SlTable *sl_shell_get_table(Oid relid);
 extern void sl_shell_remove_row(Oid relid);
 extern void sl_shell_set_option(Oid relid, const char *name, const char *value);
 
+/* shell_catalog.c: the list of shell tables that is dumped */
+typedef struct SlListedTable
+{
+	char	   *schema;
+	char	   *name;
+	List	   *options;		/* those of its row of pg_foreign_table */
+} SlListedTable;
+
+extern void sl_shell_list_add(Oid relid);
+extern void sl_shell_list_remove(Oid relid);
+extern void sl_shell_list_remove_entry(const SlListedTable *entry);
+extern bool sl_shell_list_has(Oid relid);
+extern List *sl_shell_list_all(void);
+extern void sl_shell_list_follow_table(Oid relid);
+extern void sl_shell_list_follow_schema(Oid schema_id);
+
 /* primary_key.c */
 typedef struct SlPrimaryKey
 {
