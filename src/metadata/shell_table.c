@@ -118,6 +118,8 @@ sl_shell_copy_row(Oid relid, Oid source)
 	ObjectAddressSet(server, ForeignServerRelationId, row->ftserver);
 	recordDependencyOn(&table, &server, DEPENDENCY_NORMAL);
 	table_close(catalog, RowExclusiveLock);
+	CommandCounterIncrement();
+	sl_shell_list_add(relid);
 }
 
 /*
@@ -180,4 +182,5 @@ sl_shell_set_option(Oid relid, const char *name, const char *value)
 	table_close(catalog, RowExclusiveLock);
 	CacheInvalidateRelcacheByRelid(relid);
 	CommandCounterIncrement();
+	sl_shell_list_add(relid);
 }
