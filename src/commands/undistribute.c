@@ -223,11 +223,11 @@ bring_table_back(const SlTable *table)
 				errmsg("table \"%s.%s\" does not exist on shard \"%s\"", schema, name,
 					   NameStr(replies[0].shard->name)));
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
+	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
 	if (table->is_shell)
 		bring_shell_back(table, definition, keys, owners, replies, count);
 	else
 	{
-		keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
 		sl_swap_to_plain(table->relid, "undistribute");
 		sl_table_fetch_rows(table->relid, owners);
 		restore_parts(definition);
