@@ -29,7 +29,9 @@ SELECT on_shards($$COMMENT ON STATISTICS attach_shell.orders_stat IS 'statistics
 SELECT on_shards($$COMMENT ON CONSTRAINT orders_pkey ON attach_shell.orders IS 'a key'$$);
 SELECT on_shards($$COMMENT ON CONSTRAINT orders_id_key ON attach_shell.orders IS 'a key of each shard'$$);
 SELECT shardlet.attach('orders', 'attach_shell', 'customer_id');
-\d+ orders
+\d orders
+SELECT a.attstorage, a.attstattarget, col_description(c.oid, a.attnum), c.reloptions, m.amname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'note'
+	JOIN pg_am m ON m.oid = c.relam WHERE c.oid = 'orders'::regclass;
 SELECT obj_description('orders'::regclass, 'pg_class') AS "table", obj_description('orders_unique'::regclass, 'pg_class') AS index,
 	(SELECT obj_description(oid, 'pg_statistic_ext') FROM pg_statistic_ext WHERE stxrelid = 'orders'::regclass) AS statistics,
 	(SELECT obj_description(oid, 'pg_constraint') FROM pg_constraint WHERE conname = 'orders_pkey') AS constraint;
@@ -139,8 +141,10 @@ SELECT on_shards('CREATE INDEX log_n ON attach_shell.log (n)');
 SELECT on_shards('CREATE UNIQUE INDEX own_n ON attach_shell_old.log_2024 (n)');
 SELECT on_shards($$COMMENT ON TABLE attach_shell_old.log_2024 IS 'old'$$);
 SELECT shardlet.attach('log', 'attach_shell', 'customer_id');
-\d+ log
-\d+ log_2025
+\d log
+SELECT t.relid, t.parentrelid, t.level, pg_get_expr(c.relpartbound, c.oid), m.amname FROM pg_partition_tree('log') t JOIN pg_class c ON c.oid = t.relid
+	LEFT JOIN pg_am m ON m.oid = c.relam ORDER BY t.level, t.relid::text;
+\d log_2025
 \d attach_shell_old.log_2024
 SELECT tbl, attached FROM shardlet.tables WHERE tbl::text LIKE '%log%';
 INSERT INTO log SELECT g, date '2024-06-01' + g * 20, CASE g % 2 WHEN 0 THEN 'x' ELSE 'y' END, g FROM generate_series(1, 20) g;
@@ -155,7 +159,9 @@ SELECT on_shards('ALTER TABLE attach_shell.log DETACH PARTITION attach_shell_old
 SELECT on_shards($$ALTER TABLE attach_shell.log ATTACH PARTITION attach_shell_old.log_2024 FOR VALUES FROM ('2020-01-01') TO ('2025-01-01')$$);
 SELECT on_shards('ALTER TABLE attach_shell.log ADD extra int DEFAULT 5, ALTER n TYPE bigint');
 SELECT shardlet.attach('log', 'attach_shell', 'customer_id');
-\d+ log
+\d log
+SELECT t.relid, t.parentrelid, t.level, pg_get_expr(c.relpartbound, c.oid), m.amname FROM pg_partition_tree('log') t JOIN pg_class c ON c.oid = t.relid
+	LEFT JOIN pg_am m ON m.oid = c.relam ORDER BY t.level, t.relid::text;
 INSERT INTO log VALUES (1, '2027-03-03', 'z', 3);
 SELECT extra, n FROM log_2027;
 SELECT count(*), sum(extra) FROM log;
