@@ -123,6 +123,16 @@ SELECT shardlet.alter_map('rs2', add_shards => '{s2}');
 SELECT * FROM shardlet.query('rs', $$SELECT relrowsecurity, polname, pg_get_expr(polwithcheck, polrelid) FROM pg_class c
 	JOIN pg_policy p ON polrelid = c.oid WHERE c.oid = 'row_security.late'::regclass$$, shards => '{s1,s2}') AS q(enabled bool, name name, checked text);
 
+-- Policies that only the shards have would not hold for the router's users.
+SELECT count(*) FROM shardlet.execute('rs', $$CREATE TABLE row_security.theirs (tenant bigint PRIMARY KEY)$$);
+SELECT count(*) FROM shardlet.execute('rs', $$ALTER TABLE row_security.theirs ENABLE ROW LEVEL SECURITY$$, shards => '{s3}');
+SELECT shardlet.attach('row_security.theirs', 'rs', 'tenant');
+SELECT count(*) FROM shardlet.execute('rs', $$ALTER TABLE row_security.theirs DISABLE ROW LEVEL SECURITY$$);
+SELECT shardlet.attach('row_security.theirs', 'rs', 'tenant');
+ALTER TABLE theirs ENABLE ROW LEVEL SECURITY;
+SELECT shardlet.attach('row_security.theirs', 'rs', 'tenant');
+SELECT on_shards('theirs');
+
 -- All rows and the policies come back.
 SELECT shardlet.undistribute('notes');
 SELECT count(*) FROM notes;

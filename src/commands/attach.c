@@ -180,6 +180,7 @@ finish_shell(Oid relid, const SlAttachment *attachment, const SlDefinition *defi
 			sl_shell_connect(lfirst_oid(cell), attachment->options, "attach");
 	}
 	table = sl_table_get(relid);
+	sl_policy_check_attached(relid, sl_table_homes(table));
 	sl_shell_refresh_parts(table, definition);
 	sl_shell_refresh_foreign_keys(table, attachment->replies[0].conn);
 }

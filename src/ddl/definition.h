@@ -70,6 +70,7 @@ extern void sl_definition_copy_as_owner(List *shards, bool is_on);
 
 /* policy.c */
 extern void sl_policy_check_bypass(Oid relid, List *shards);
+extern void sl_policy_check_attached(Oid relid, List *shards);
 
 /* create_foreign_table.c: the foreign table for what the shards have */
 extern void sl_definition_make_types_on_router(const SlDefinition *definition);

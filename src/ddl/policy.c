@@ -94,6 +94,43 @@ sl_policy_check_bypass(Oid relid, List *shards)
 		check_table_bypass(lfirst_oid(cell), shards);
 }
 
+/* The router's own users would get past policies that only the shards have. */
+static void
+check_attached_table(Oid relid, List *shards)
+{
+	Relation	relation = table_open(relid, NoLock);
+	bool		is_enabled = relation->rd_rel->relrowsecurity;
+	List	   *others;
+
+	table_close(relation, NoLock);
+	if (is_enabled)
+		return;
+	others = sl_ddl_shards_that(shards, "SELECT c.relrowsecurity FROM pg_catalog.pg_class c"
+								" WHERE c.oid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1::pg_catalog.text)",
+								sl_ddl_name(relid), true);
+	if (others == NIL)
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("table \"%s\" has row security on shard \"%s\", and not on the router", get_rel_name(relid),
+				   NameStr(((SlShard *) linitial(others))->name)),
+			errdetail("The router evaluates the policies for its own users, and has none."),
+			errhint("Drop the policies and DISABLE ROW LEVEL SECURITY on the shards with shardlet.execute(). After shardlet.attach(), CREATE POLICY and ENABLE ROW LEVEL SECURITY on the router reach the shards."));
+}
+
+/*
+ * Raises an error if shards have row security for a table that was attached, or for a
+ * partition of it, and the router has not.
+ */
+void
+sl_policy_check_attached(Oid relid, List *shards)
+{
+	ListCell   *cell;
+
+	foreach(cell, find_all_inheritors(relid, AccessShareLock, NULL))
+		check_attached_table(lfirst_oid(cell), shards);
+}
+
 /* Texts ------------------------------------------------------------------------------- */
 
 /* Returns the command that makes the policy, from the router's catalog. */
