@@ -73,8 +73,8 @@ refuse_rows(Oid relid)
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("cannot connect table \"%s\" to its shards", get_rel_name(relid)),
 			errdetail("Table %s was restored with rows, which would be hidden.", name),
-			errhint("To connect all tables, restore a dump without their rows: pg_dump --exclude-table-data. To keep this one as a plain table, ALTER TABLE %s SET ACCESS METHOD heap.",
-					name));
+			errhint("To connect all tables, restore a dump without their rows: pg_dump --exclude-table-data. To keep this one as a plain table, ALTER TABLE %s SET ACCESS METHOD heap%s.",
+					name, get_rel_relispartition(relid) ? ", and for the other partitions" : ""));
 }
 
 /*
@@ -100,7 +100,7 @@ refuse_partition(Oid relid, Oid parent)
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("cannot connect table \"%s\" to its shards", get_rel_name(parent)),
-			errdetail("Its partition %s is a plain table, and was added after the dump.", table_name_of(relid)),
+			errdetail("Its partition %s is a plain table.", table_name_of(relid)),
 			errhint("Detach the partition first."));
 }
 
