@@ -96,11 +96,12 @@ SELECT public.road($$UPDATE t SET v = 'x' WHERE id = 1$$), public.road($$UPDATE 
 	public.road($$INSERT INTO t VALUES (1) ON CONFLICT (id) DO UPDATE SET v = 'x'$$);
 EXPLAIN (VERBOSE, COSTS OFF) DELETE FROM t WHERE id = 1;
 SELECT alike($$DELETE FROM t WHERE id = 1$$);
-SELECT alike($$DELETE FROM t WHERE id = 7$$);
+-- The message of RESTRICT depends on the version.
+SELECT alike($$DELETE FROM t WHERE id = 7$$) ~ '^23(503|001) [^\n]*$' AS is_restricted;
 SELECT alike($$DELETE FROM t WHERE id = 5$$);
 SELECT alike($$DELETE FROM t WHERE id IN (8, 9)$$);
 SELECT alike($$UPDATE t SET id = 100 WHERE id = 2$$);
-SELECT alike($$UPDATE t SET id = 100 WHERE id = 7$$);
+SELECT alike($$UPDATE t SET id = 100 WHERE id = 7$$) ~ '^23(503|001) [^\n]*$' AS is_restricted;
 SELECT alike($$UPDATE t SET id = 100 WHERE id = 10$$);
 SELECT alike($$UPDATE t SET u = 0 WHERE id = 5$$);
 SELECT alike($$UPDATE t SET u = 0 WHERE id = 2$$);
@@ -208,12 +209,12 @@ SELECT alike($$INSERT INTO l VALUES (1, 1, 2), (1, 2, 1)$$);
 SELECT shardlet.distribute('p', 'fks', 'id');
 SELECT alike($$INSERT INTO l VALUES (1, 3, 2)$$);
 SELECT alike($$INSERT INTO l VALUES (1, 3, 1)$$);
-SELECT alike($$DELETE FROM p1 WHERE id = 2$$);
+SELECT alike($$DELETE FROM p1 WHERE id = 2$$) ~ '^23503 [^\n]*$' AS is_referenced;
 SELECT alike($$DELETE FROM p2 WHERE id = 5$$);
 SELECT alike($$UPDATE p SET k = 1 WHERE id = 7$$);
 SELECT alike($$UPDATE p SET k = 1 WHERE id = 1$$);
 -- The error names the table of the statement, not its partition.
-SELECT alike($$DELETE FROM p WHERE id = 1$$);
+SELECT substring(alike($$DELETE FROM p WHERE id = 1$$) FROM '^[^\n]*');
 SELECT alike($$DELETE FROM p WHERE id > 5$$);
 
 -- Foreign keys among shell tables: names are the router's.
