@@ -597,7 +597,7 @@ sl_copy_skips_row(CopyFromState copy)
 		return false;
 	copy->escontext->error_occurred = false;
 #if PG_VERSION_NUM >= 180000
-	if (copy->opts.reject_limit > 0 && copy->num_errors > copy->opts.reject_limit)
+	if (copy->opts.reject_limit > 0 && copy->num_errors > (uint64) copy->opts.reject_limit)
 		ereport(ERROR,
 				errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 				errmsg("skipped more than REJECT_LIMIT (%lld) rows due to data type incompatibility",
