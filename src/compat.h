@@ -293,6 +293,22 @@ sl_returns_old(Node *node, void *context)
 #define sl_is_returning_expr(node) IsA(node, ReturningExpr)
 #endif
 
+/*
+ * 17 keeps the condition of MERGE apart from WHERE, which is that of a view, can act
+ * on rows that no source row matches, and returns rows.
+ */
+#if PG_VERSION_NUM < 170000
+#define SL_MERGE_CONDITION_APART false
+#define sl_merge_condition(query) ((query)->jointree->quals)
+#define sl_is_not_matched_by_source(action) ((void) (action), false)
+#define sl_is_merge_action_call(node) false
+#else
+#define SL_MERGE_CONDITION_APART true
+#define sl_merge_condition(query) ((query)->mergeJoinCondition)
+#define sl_is_not_matched_by_source(action) ((action)->matchKind == MERGE_WHEN_NOT_MATCHED_BY_SOURCE)
+#define sl_is_merge_action_call(node) IsA(node, MergeSupportFunc)
+#endif
+
 /* 18 keeps the expressions that rows are grouped by in the range table. */
 #if PG_VERSION_NUM < 180000
 #define sl_is_group_entry(entry) false

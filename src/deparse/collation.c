@@ -175,6 +175,8 @@ derive_clause(Node *node, Derivation *derivation)
 		case T_CommonTableExpr:
 		case T_WindowClause:
 		case T_OnConflictExpr:
+		case T_MergeAction:
+		case T_TableSampleClause:
 		case T_InferenceElem:
 		case T_RangeTblFunction:
 			return expression_tree_walker(node, derive_clause, (void *) derivation);

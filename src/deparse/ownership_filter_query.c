@@ -23,6 +23,7 @@
 #include "utils/lsyscache.h"
 
 #include "base/base.h"
+#include "compat.h"
 #include "deparse/ownership_filter.h"
 #include "deparse/shippable_query.h"
 
@@ -114,30 +115,64 @@ find_members(Query *query, Node *from)
 }
 
 /*
- * Appends a mark to the conditions of a query level.  If that turns a single
- * condition into an AND, the parentheses around it must be removed as well:
- * the last character of the mark says so.
+ * Appends a mark to ANDed conditions.  If that turns a single condition into an
+ * AND, the parentheses around it must be removed as well: the last character of
+ * the mark says so.
  */
+static Node *
+add_mark(Marking *marking, Node *quals, List *members)
+{
+	bool		is_and = quals != NULL && is_andclause(quals);
+	Expr	   *mark;
+
+	mark = make_mark(psprintf("shardlet_%016llx_%d_%c", (unsigned long long) marking->seed,
+							  list_length(marking->levels), is_and ? 'b' : 'a'), members);
+	marking->levels = lappend(marking->levels, members);
+	if (quals == NULL)
+		return (Node *) mark;
+	if (!is_and)
+		return (Node *) makeBoolExpr(AND_EXPR, list_make2(quals, mark), -1);
+	((BoolExpr *) quals)->args = lappend(((BoolExpr *) quals)->args, mark);
+	return quals;
+}
+
+/*
+ * Marks a MERGE.  The sharded tables of its source are in subqueries, because no
+ * condition of MERGE removes rows of the source.  Orphaned rows of the target match
+ * nothing, and so an action for rows without a match must ignore them.
+ */
+static void
+mark_merge(Marking *marking, Query *query)
+{
+	RangeTblRef target = {.type = T_RangeTblRef,.rtindex = query->resultRelation};
+	List	   *members = find_members(query, (Node *) &target);
+	ListCell   *cell;
+
+	if (find_members(query, (Node *) query->jointree) != NIL)
+		elog(ERROR, "source of MERGE has no place for an ownership filter");
+	if (members == NIL)
+		return;
+	sl_merge_condition(query) = add_mark(marking, sl_merge_condition(query), members);
+	foreach(cell, query->mergeActionList)
+	{
+		MergeAction *action = lfirst_node(MergeAction, cell);
+
+		if (sl_is_not_matched_by_source(action))
+			action->qual = add_mark(marking, action->qual, members);
+	}
+}
+
+/* Marks a query level. */
 static void
 mark_level(Marking *marking, Query *query)
 {
 	FromExpr   *from = query->jointree;
 	List	   *members = from != NULL ? find_members(query, (Node *) from) : NIL;
-	bool		is_and;
-	Expr	   *mark;
 
-	if (members == NIL)
-		return;
-	is_and = from->quals != NULL && is_andclause(from->quals);
-	mark = make_mark(psprintf("shardlet_%016llx_%d_%c", (unsigned long long) marking->seed,
-							  list_length(marking->levels), is_and ? 'b' : 'a'), members);
-	marking->levels = lappend(marking->levels, members);
-	if (from->quals == NULL)
-		from->quals = (Node *) mark;
-	else if (is_and)
-		((BoolExpr *) from->quals)->args = lappend(((BoolExpr *) from->quals)->args, mark);
-	else
-		from->quals = (Node *) makeBoolExpr(AND_EXPR, list_make2(from->quals, mark), -1);
+	if (query->commandType == CMD_MERGE)
+		mark_merge(marking, query);
+	else if (members != NIL)
+		from->quals = add_mark(marking, from->quals, members);
 }
 
 static bool

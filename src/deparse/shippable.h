@@ -23,6 +23,7 @@ typedef struct SlShippableCheck
 extern Node *sl_shippable_make_node(Node *node, SlShippableCheck *shipping);
 extern Node *sl_shippable_parameterize(SlShippableContext *ship, Node *node);
 extern Node *sl_shippable_refuse(SlShippableCheck *shipping, Node *node);
+extern bool sl_shippable_is_sample(const SlShippableContext *ship, Oid handler);
 extern bool sl_shippable_is_function(const SlShippableContext *ship, Oid function);
 
 /* early_evaluation.c */
@@ -39,5 +40,11 @@ extern bool sl_using_is_plain(const JoinExpr *join, List *rtable);
 
 /* shippable_query.c */
 extern Node *sl_shippable_check_query(Query *query, SlShippableCheck *shipping);
+extern Node *sl_shippable_check_condition(Node *condition, SlShippableCheck *shipping);
+extern List *sl_shippable_order_assignments(List *entries, SlShippableCheck *shipping);
+extern void sl_shippable_parameterize_values(List *entries, SlShippableContext *ship);
+
+/* shippable_merge.c */
+extern void sl_shippable_check_merge(Query *query, SlShippableCheck *shipping);
 
 #endif							/* SL_SHIPPABLE_H */

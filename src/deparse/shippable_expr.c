@@ -97,6 +97,13 @@ sl_shippable_is_function(const SlShippableContext *ship, Oid function)
 	return func_volatile(function) == PROVOLATILE_IMMUTABLE || depends_on_zone_only(function);
 }
 
+/* Do the shards have the sampling method of this handler? */
+bool
+sl_shippable_is_sample(const SlShippableContext *ship, Oid handler)
+{
+	return is_known_object(ship, handler, ProcedureRelationId);
+}
+
 /* Can values of the type be sent, and do they mean the same on a shard? */
 bool
 sl_shippable_is_type(const SlShippableContext *ship, Oid type)
@@ -151,6 +158,8 @@ needs_shard(Node *node, void *context)
 		case T_NextValueExpr:
 			return !ship->computes_once;
 		default:
+			if (sl_is_merge_action_call(node))
+				return true;
 			return expression_tree_walker(node, needs_shard, context);
 	}
 }
@@ -439,7 +448,7 @@ is_shippable_in_statement(const SlShippableContext *ship, Node *node)
 		case T_CoerceToDomain:
 			return true;
 		default:
-			return sl_is_returning_expr(node);
+			return sl_is_returning_expr(node) || sl_is_merge_action_call(node);
 	}
 }
 

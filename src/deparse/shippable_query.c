@@ -134,12 +134,28 @@ keep_from_visible(Query *query)
 	}
 }
 
+/*
+ * TABLESAMPLE: shards sample the rows that they have.  Of a reference table each
+ * shard would take another sample.
+ */
+static void
+check_sample(TableSampleClause *sample, const SlTable *table, SlShippableCheck *shipping)
+{
+	check(shipping, table->kind != SL_TABLE_REFERENCE &&
+		  sl_shippable_is_sample(shipping->ship, sample->tsmhandler));
+	sample->args = check_expressions(sample->args, shipping);
+	sample->repeatable = (Expr *) sl_shippable_make_node((Node *) sample->repeatable, shipping);
+}
+
 /* Column aliases of a table are in the order of the router's columns. */
 static void
 check_relation(RangeTblEntry *entry, SlShippableCheck *shipping)
 {
-	check(shipping, find_table(shipping->ship, entry->relid) != NULL &&
-		  entry->tablesample == NULL &&
+	const SlTable *table = find_table(shipping->ship, entry->relid);
+
+	if (table != NULL && entry->tablesample != NULL)
+		check_sample(entry->tablesample, table, shipping);
+	check(shipping, table != NULL &&
 		  (sl_table_is_remote(entry->relid, entry->relkind) || !(entry->inh && has_subclass(entry->relid))));
 	if (entry->alias != NULL)
 		entry->alias->colnames = NIL;
@@ -270,8 +286,8 @@ check_entries(Query *query, SlShippableCheck *shipping)
  * Each of several ANDed conditions is examined like a single one, unless one
  * of them does not depend on any row.
  */
-static Node *
-check_condition(Node *condition, SlShippableCheck *shipping)
+Node *
+sl_shippable_check_condition(Node *condition, SlShippableCheck *shipping)
 {
 	BoolExpr   *all = (BoolExpr *) condition;
 	int			branches = shipping->branches;
@@ -296,7 +312,7 @@ check_from(Node *node, List *rtable, SlShippableCheck *shipping)
 
 		foreach(cell, from->fromlist)
 			check_from(lfirst(cell), rtable, shipping);
-		from->quals = check_condition(from->quals, shipping);
+		from->quals = sl_shippable_check_condition(from->quals, shipping);
 	}
 	else if (IsA(node, JoinExpr))
 	{
@@ -305,7 +321,7 @@ check_from(Node *node, List *rtable, SlShippableCheck *shipping)
 		check(shipping, sl_using_is_plain(join, rtable));
 		check_from(join->larg, rtable, shipping);
 		check_from(join->rarg, rtable, shipping);
-		join->quals = check_condition(join->quals, shipping);
+		join->quals = sl_shippable_check_condition(join->quals, shipping);
 	}
 }
 
@@ -423,8 +439,8 @@ has_multiple(Node *node, void *context)
  * SET (b, a) = (SELECT ...) is deparsed from columns that follow each other in
  * the order of the subquery's columns; the rewriter has sorted them.
  */
-static List *
-order_assignments(List *entries, SlShippableCheck *shipping)
+List *
+sl_shippable_order_assignments(List *entries, SlShippableCheck *shipping)
 {
 	ListCell   *cell;
 	bool		found = false;
@@ -469,7 +485,7 @@ static void
 check_conflict(OnConflictExpr *conflict, SlShippableCheck *shipping)
 {
 	check_arbiter(conflict, shipping);
-	conflict->onConflictSet = order_assignments(conflict->onConflictSet, shipping);
+	conflict->onConflictSet = sl_shippable_order_assignments(conflict->onConflictSet, shipping);
 	conflict->onConflictSet = check_expressions(conflict->onConflictSet, shipping);
 	conflict->onConflictWhere = sl_shippable_make_node(conflict->onConflictWhere, shipping);
 }
@@ -508,6 +524,13 @@ has_generated_key(const SlTable *table, TupleDesc columns)
 static bool
 updates(const Query *query)
 {
+	ListCell   *cell;
+
+	foreach(cell, query->mergeActionList)
+	{
+		if (lfirst_node(MergeAction, cell)->commandType == CMD_UPDATE)
+			return true;
+	}
 	return query->commandType == CMD_UPDATE ||
 		(query->onConflict != NULL && query->onConflict->action == ONCONFLICT_UPDATE);
 }
@@ -596,7 +619,8 @@ static void
 check_statement(const Query *query, SlShippableCheck *shipping)
 {
 	check(shipping, query->commandType == CMD_SELECT || query->commandType == CMD_INSERT ||
-		  query->commandType == CMD_UPDATE || query->commandType == CMD_DELETE);
+		  query->commandType == CMD_UPDATE || query->commandType == CMD_DELETE ||
+		  query->commandType == CMD_MERGE);
 	check(shipping, query->utilityStmt == NULL && !query->isReturn);
 	check(shipping, query->withCheckOptions == NIL);
 	check_locks(query, shipping);
@@ -611,12 +635,12 @@ check_statement(const Query *query, SlShippableCheck *shipping)
 }
 
 /* Assigned values are parameterized. */
-static void
-parameterize_values(Query *query, SlShippableContext *ship)
+void
+sl_shippable_parameterize_values(List *entries, SlShippableContext *ship)
 {
 	ListCell   *cell;
 
-	foreach(cell, query->targetList)
+	foreach(cell, entries)
 	{
 		TargetEntry *entry = lfirst_node(TargetEntry, cell);
 
@@ -657,6 +681,8 @@ sl_shippable_check_query(Query *query, SlShippableCheck *shipping)
 	check_ctes(query->cteList, shipping);
 	check_entries(query, shipping);
 	check_from((Node *) query->jointree, query->rtable, shipping);
+	if (query->commandType == CMD_MERGE)
+		sl_shippable_check_merge(query, shipping);
 	query->limitCount = sl_shippable_make_node(query->limitCount, shipping);
 	query->limitOffset = sl_shippable_is_offset_zero(query->limitOffset) ? NULL :
 		sl_shippable_make_node(query->limitOffset, shipping);
@@ -664,14 +690,14 @@ sl_shippable_check_query(Query *query, SlShippableCheck *shipping)
 	if (query->commandType != CMD_INSERT)
 		shipping->branches++;
 	if (query->commandType == CMD_UPDATE)
-		query->targetList = order_assignments(query->targetList, shipping);
+		query->targetList = sl_shippable_order_assignments(query->targetList, shipping);
 
 	/* A set-returning function makes several rows of one. */
 	shipping->ship->computes_once = query->commandType == CMD_INSERT && !query->hasTargetSRFs;
 	query->targetList = check_expressions(query->targetList, shipping);
 	shipping->ship->computes_once = false;
 	if (query->commandType == CMD_INSERT || query->commandType == CMD_UPDATE)
-		parameterize_values(query, shipping->ship);
+		sl_shippable_parameterize_values(query->targetList, shipping->ship);
 	shipping->branches = branches + 1;
 	query->havingQual = sl_shippable_make_node(query->havingQual, shipping);
 	query->returningList = check_expressions(query->returningList, shipping);

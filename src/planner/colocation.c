@@ -646,19 +646,44 @@ keeps_key_of_source(const Colocation *colocation, const SlTable *target)
 		(!assigns_key(query->onConflict->onConflictSet, target) && !sl_single_shard_has_generated_key(target));
 }
 
+static bool check_change(Query *query, SlTable **table, SlColocated *result);
+
+/* Do the actions of MERGE keep the key, of the target's row or of the source's? */
+static bool
+check_actions(const Query *query, const SlTable *target)
+{
+	ListCell   *cell;
+
+	foreach(cell, query->mergeActionList)
+	{
+		const MergeAction *action = lfirst_node(MergeAction, cell);
+		SlTable    *table = NULL;
+		SlColocated result = {0};
+
+		if (action->commandType == CMD_UPDATE && sl_merge_changes_key(action, target))
+			return false;
+		if (action->commandType == CMD_INSERT &&
+			!check_change(sl_merge_make_insert(query, action), &table, &result))
+			return false;
+	}
+	return true;
+}
+
 /* Does each modified row stay on its shard? */
 static bool
 writes_what_it_reads(const Colocation *colocation, const SlTable *target)
 {
 	const Query *query = colocation->level.query;
 
+	if (query->commandType == CMD_MERGE)
+		return check_actions(query, target);
 	if (query->commandType == CMD_INSERT)
 		return colocation->all.is_colocated && keeps_key_of_source(colocation, target);
 	return query->commandType == CMD_DELETE ||
 		(!assigns_key(query->targetList, target) && !sl_single_shard_has_generated_key(target));
 }
 
-/* UPDATE and DELETE in place, and INSERT ... SELECT that keeps the key. */
+/* UPDATE and DELETE in place, INSERT ... SELECT that keeps the key, and MERGE. */
 static bool
 check_change(Query *query, SlTable **table, SlColocated *result)
 {
@@ -666,7 +691,7 @@ check_change(Query *query, SlTable **table, SlColocated *result)
 	SlTable    *target;
 
 	if ((query->commandType != CMD_UPDATE && query->commandType != CMD_DELETE &&
-		 query->commandType != CMD_INSERT) || query->hasModifyingCTE || query->rowMarks != NIL)
+		 query->commandType != CMD_INSERT && query->commandType != CMD_MERGE) || query->hasModifyingCTE || query->rowMarks != NIL)
 		return false;
 	target = sl_level_table(rt_fetch(query->resultRelation, query->rtable));
 	if (target == NULL || target->kind != SL_TABLE_SHARDED || sl_single_shard_has_triggers(query, target) ||

@@ -10,7 +10,8 @@
  *
  * All columns are named, as in every INSERT that is sent to a shard: a NULL of
  * the router must not become the shard's default.  Generated columns are
- * computed by the shard, and no column is an identity column there.
+ * computed by the shard, and no column is an identity column there.  The INSERT
+ * actions of MERGE get the same columns.
  */
 #include "postgres.h"
 
@@ -23,6 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "deparse/shippable_query.h"
 #include "metadata/table.h"
 #include "planner/insert.h"
@@ -54,9 +56,11 @@ make_null(Form_pg_attribute column)
 						   column->attnum, pstrdup(NameStr(column->attname)), false);
 }
 
-/* Adds all columns of the table that an INSERT can name to the target list. */
-static void
-complete_columns(Query *query)
+/*
+ * Returns the target list with all columns of the table that an INSERT can name.
+ */
+static List *
+complete_columns(const Query *query, List *entries)
 {
 	RangeTblEntry *entry = rt_fetch(query->resultRelation, query->rtable);
 	Relation	relation = table_open(entry->relid, NoLock);
@@ -66,7 +70,7 @@ complete_columns(Query *query)
 	for (int i = 0; i < columns->natts; i++)
 	{
 		Form_pg_attribute column = TupleDescAttr(columns, i);
-		TargetEntry *known = find_entry(query->targetList, column->attnum);
+		TargetEntry *known = find_entry(entries, column->attnum);
 
 		if (known != NULL)
 			result = lappend(result, known);
@@ -74,7 +78,7 @@ complete_columns(Query *query)
 			result = lappend(result, make_null(column));
 	}
 	table_close(relation, NoLock);
-	query->targetList = result;
+	return result;
 }
 
 /* Makes the target list the columns of the rows, in their order. */
@@ -235,12 +239,14 @@ normalise_select(Query *query, int source)
 
 /* Statements --------------------------------------------------------------------- */
 
+/* Does it insert rows into a distributed table, as the grammar has it? */
 static bool
-is_plain_remote_insert(const Query *query)
+is_remote_insert(const Query *query)
 {
 	const RangeTblEntry *entry;
 
-	if (query->commandType != CMD_INSERT || !sl_shippable_is_plain_insert(query))
+	if (query->commandType != CMD_MERGE &&
+		(query->commandType != CMD_INSERT || !sl_shippable_is_plain_insert(query)))
 		return false;
 	entry = rt_fetch(query->resultRelation, query->rtable);
 	return sl_table_is_remote(entry->relid, entry->relkind);
@@ -258,12 +264,58 @@ sl_insert_source(const Query *query)
 	return linitial_node(RangeTblRef, query->jointree->fromlist)->rtindex;
 }
 
+/*
+ * MERGE is deparsed without the conditions of a view that is its target.  Rows that
+ * the view does not have match nothing, and are not its rows without a match.
+ */
+static void
+move_view_conditions(Query *query)
+{
+	Node	   *quals = query->jointree->quals;
+	ListCell   *cell;
+
+	if (!SL_MERGE_CONDITION_APART || quals == NULL)
+		return;
+	query->jointree->quals = NULL;
+	sl_merge_condition(query) = (Node *) make_and_qual(sl_merge_condition(query), copyObject(quals));
+	foreach(cell, query->mergeActionList)
+	{
+		MergeAction *action = lfirst_node(MergeAction, cell);
+
+		if (sl_is_not_matched_by_source(action))
+			action->qual = make_and_qual(action->qual, copyObject(quals));
+	}
+}
+
+static void
+normalise_merge(Query *query)
+{
+	ListCell   *cell;
+
+	move_view_conditions(query);
+	foreach(cell, query->mergeActionList)
+	{
+		MergeAction *action = lfirst_node(MergeAction, cell);
+
+		if (action->commandType != CMD_INSERT)
+			continue;
+		action->targetList = complete_columns(query, action->targetList);
+		action->override = OVERRIDING_NOT_SET;
+	}
+}
+
 static void
 normalise(Query *query)
 {
-	int			source = sl_insert_source(query);
+	int			source;
 
-	complete_columns(query);
+	if (query->commandType == CMD_MERGE)
+	{
+		normalise_merge(query);
+		return;
+	}
+	source = sl_insert_source(query);
+	query->targetList = complete_columns(query, query->targetList);
 	query->override = OVERRIDING_NOT_SET;
 	if (source == 0)
 		return;
@@ -278,11 +330,11 @@ has_insert(const Query *query)
 {
 	ListCell   *cell;
 
-	if (is_plain_remote_insert(query))
+	if (is_remote_insert(query))
 		return true;
 	foreach(cell, query->hasModifyingCTE ? query->cteList : NIL)
 	{
-		if (is_plain_remote_insert(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery)))
+		if (is_remote_insert(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery)))
 			return true;
 	}
 	return false;
@@ -300,13 +352,13 @@ sl_insert_normalise(Query *query)
 	if (!has_insert(query))
 		return query;
 	query = copyObject(query);
-	if (is_plain_remote_insert(query))
+	if (is_remote_insert(query))
 		normalise(query);
 	foreach(cell, query->cteList)
 	{
 		Query	   *with = castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery);
 
-		if (is_plain_remote_insert(with))
+		if (is_remote_insert(with))
 			normalise(with);
 	}
 	return query;

@@ -26,6 +26,14 @@ extern Query *sl_row_security_apply(Query *query);
 /* system_columns.c */
 extern void sl_system_columns_check(Query *query);
 
+/* table_subquery.c */
+extern bool sl_merge_wrap_source(Query *query);
+extern Query *sl_sample_wrap_tables(Query *query);
+
+/* merge_refusal.c */
+extern Query *sl_merge_find_remote(Query *query);
+extern void sl_merge_refuse(Query *query, const SlPlacement *placement);
+
 /* push_single_shard.c */
 extern PlannedStmt *sl_push_plan_single_shard(Query *query, const SlPlacement *placement, int options);
 

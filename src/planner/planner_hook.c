@@ -102,6 +102,13 @@ complete_updates(Query *query)
 		complete_assignments(query, &query->targetList);
 	if (query->onConflict != NULL && query->onConflict->action == ONCONFLICT_UPDATE)
 		complete_assignments(query, &query->onConflict->onConflictSet);
+	foreach(cell, query->mergeActionList)
+	{
+		MergeAction *action = lfirst_node(MergeAction, cell);
+
+		if (action->commandType == CMD_UPDATE)
+			complete_assignments(query, &action->targetList);
+	}
 	foreach(cell, query->hasModifyingCTE ? query->cteList : NIL)
 		complete_updates(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery));
 }
@@ -144,6 +151,20 @@ plan_rest(Query *query, const char *source, int options, ParamListInfo params)
 		standard_planner(query, source, options, params);
 }
 
+/*
+ * Plans a statement with a MERGE into a distributed table, which shards must
+ * execute: PostgreSQL's planner cannot plan it.
+ */
+static PlannedStmt *
+plan_merge(Query *query, const SlPlacement *placement, int options)
+{
+	PlannedStmt *result = query->commandType == CMD_MERGE ? plan_all_shards(query, placement, options) : NULL;
+
+	if (result == NULL)
+		sl_merge_refuse(query, placement);
+	return result;
+}
+
 static PlannedStmt *
 plan_distributed(Query *query, const char *source, int options, ParamListInfo params)
 {
@@ -157,6 +178,8 @@ plan_distributed(Query *query, const char *source, int options, ParamListInfo pa
 	result = plan_single_shard(query, placement, options);
 	if (result != NULL)
 		return result;
+	if (sl_merge_find_remote(query) != NULL)
+		return plan_merge(query, placement, options);
 
 	/*
 	 * On a single shard, PostgreSQL itself preserves the order of subqueries.
@@ -172,6 +195,7 @@ plan_distributed(Query *query, const char *source, int options, ParamListInfo pa
 	{
 		sl_system_columns_check(query);
 		query = sl_locked_in_replace(query);
+		query = sl_sample_wrap_tables(query);
 	}
 	if (result == NULL && sl_scatter_statements)
 		result = sl_partial_plan_query(query, source, options, params, plan_rest);

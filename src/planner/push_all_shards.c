@@ -105,6 +105,15 @@ merge_keys(const Query *query, List *columns)
 	return result;
 }
 
+static Query *
+make_shippable(SlShippableContext *ship, Query *query)
+{
+	query = sl_insert_normalise(query);
+	if (query->commandType == CMD_MERGE && !sl_merge_wrap_source(query))
+		return NULL;
+	return sl_shippable_make_query(ship, query);
+}
+
 PlannedStmt *
 sl_push_plan_all_shards(Query *original, const SlPlacement *placement, int options)
 {
@@ -125,7 +134,7 @@ sl_push_plan_all_shards(Query *original, const SlPlacement *placement, int optio
 	query->limitCount = query->limitOffset = NULL;
 	sl_shippable_init_query(&ship, placement->tables);
 	ship.with_system_columns = true;
-	shippable = sl_shippable_make_query(&ship, sl_insert_normalise(query));
+	shippable = make_shippable(&ship, query);
 	if (shippable == NULL)
 		return NULL;
 	columns = returned_columns(original, query);

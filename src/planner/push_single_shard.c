@@ -53,6 +53,11 @@ has_insert_target(const Query *query)
 		if (has_insert_target(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery)))
 			return true;
 	}
+	foreach(cell, query->mergeActionList)
+	{
+		if (lfirst_node(MergeAction, cell)->commandType == CMD_INSERT)
+			return true;
+	}
 	return query->commandType == CMD_INSERT;
 }
 

@@ -131,6 +131,8 @@ find_shard_key(const SlPlacement *placement, Query *query, SlShardKey *key)
 		return false;
 	if (sl_single_shard_find_key(query, key))
 		return sl_single_shard_match_query(key, NULL, query);
+	if (sl_merge_find_key(query, key))
+		return sl_single_shard_match_query(key, NULL, query);
 	key->table = first_table(placement);
 	if (key->table == NULL || key->table->key_count != 1)
 		return false;
@@ -155,6 +157,7 @@ sl_placement_analyze(Query *query)
 
 	if (first_table(placement) == NULL)
 		return placement;
+	query = sl_merge_join_target(query);
 	if (find_shard_key(placement, query, &key))
 		set_single_shard(placement, &key);
 	else if (sl_colocation_check_statement(query, &table, &result))

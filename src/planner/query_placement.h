@@ -95,11 +95,19 @@ typedef struct SlShardKey
 
 /* single_shard.c */
 extern bool sl_single_shard_has_generated_key(const SlTable *table);
+extern bool sl_single_shard_is_usable(const SlTable *table, int key, Node *value);
 extern bool sl_single_shard_has_triggers(const Query *query, const SlTable *table);
 extern bool sl_single_shard_match_query(const SlShardKey *key, const SlLevel *outer, Query *query);
 extern List *sl_single_shard_compared(const SlLevel *level, const SubLink *link);
 extern List *sl_single_shard_constants(Query *query, const SlTable *table);
 extern bool sl_single_shard_find_key(Query *query, SlShardKey *key);
+
+/* merge_placement.c */
+extern Query *sl_merge_join_target(Query *query);
+extern bool sl_merge_find_key(Query *query, SlShardKey *key);
+extern bool sl_merge_keeps_key(const SlLevel *level, const SlShardKey *key, const SlTable *target);
+extern bool sl_merge_changes_key(const MergeAction *action, const SlTable *target);
+extern Query *sl_merge_make_insert(const Query *query, const MergeAction *action);
 
 /* A relation whose shard key is among its columns. */
 typedef struct SlUnit

@@ -444,8 +444,8 @@ is_written_right(const Matching *matching, const SlTable *table)
 {
 	const Query *query = matching->level.query;
 
-	if ((query->commandType == CMD_UPDATE || query->onConflict != NULL) &&
-		sl_single_shard_has_generated_key(table))
+	if ((query->commandType == CMD_MERGE && !sl_merge_keeps_key(&matching->level, &matching->known_key, table)) ||
+		((query->commandType == CMD_UPDATE || query->onConflict != NULL) && sl_single_shard_has_generated_key(table)))
 		return false;
 	for (int i = 0; i < table->key_count; i++)
 	{
@@ -603,7 +603,8 @@ match_level(const SlShardKey *key, const SlLevel *outer, Query *query, List **pu
 	Matching	matching = {0};
 	bool		is_first = true;
 
-	if (!sl_level_begin(&matching.level, outer, query) || query->utilityStmt != NULL)
+	if (!sl_level_begin(&matching.level, outer, query) || query->utilityStmt != NULL ||
+		(query->commandType == CMD_MERGE && !bms_is_member(query->resultRelation, matching.level.joined)))
 		return false;
 	matching.known_key.table = key->table;
 	matching.known_key.depth = key->depth;
@@ -657,8 +658,9 @@ typedef struct Finding
 
 static bool find_key(const SlLevel *outer, Query *query, bool is_sure, SlShardKey *key);
 
-static bool
-is_usable(const SlTable *table, int key, Node *value)
+/* Can the value be routed by as the nth key column of the table? */
+bool
+sl_single_shard_is_usable(const SlTable *table, int key, Node *value)
 {
 	return sl_level_is_constant(value) &&
 		sl_pruning_is_usable(sl_map_get(table->map)->key_oids[key],
@@ -675,9 +677,9 @@ find_constant(const List *equalities, Index index, const SlTable *table, int key
 	{
 		SlEquality *equality = lfirst(cell);
 
-		if (sl_level_is_same(equality->left, column) && is_usable(table, key, equality->right))
+		if (sl_level_is_same(equality->left, column) && sl_single_shard_is_usable(table, key, equality->right))
 			return equality->right;
-		if (sl_level_is_same(equality->right, column) && is_usable(table, key, equality->left))
+		if (sl_level_is_same(equality->right, column) && sl_single_shard_is_usable(table, key, equality->left))
 			return equality->left;
 	}
 	return NULL;
@@ -717,7 +719,7 @@ set_key(SlShardKey *key, SlTable *table, const Query *query, Index index, const 
 		Node	   *value = query->commandType == CMD_INSERT && (int) index == query->resultRelation ?
 		find_inserted(query, table->key[i]) : find_constant(equalities, index, table, i);
 
-		if (value == NULL || !is_usable(table, i, value) ||
+		if (value == NULL || !sl_single_shard_is_usable(table, i, value) ||
 			(!is_sure && !sl_shippable_is_safe_early(value)))
 			return false;
 		found.known[i] = list_make1(value);
@@ -789,9 +791,9 @@ sl_single_shard_constants(Query *query, const SlTable *table)
 	{
 		const SlEquality *equality = lfirst(cell);
 
-		if (is_column_of(equality->left, level.joined) && is_usable(table, 0, equality->right))
+		if (is_column_of(equality->left, level.joined) && sl_single_shard_is_usable(table, 0, equality->right))
 			result = list_append_unique(result, equality->right);
-		else if (is_column_of(equality->right, level.joined) && is_usable(table, 0, equality->left))
+		else if (is_column_of(equality->right, level.joined) && sl_single_shard_is_usable(table, 0, equality->left))
 			result = list_append_unique(result, equality->left);
 	}
 	return list_truncate(result, MAX_CONSTANTS);
