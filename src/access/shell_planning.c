@@ -45,7 +45,10 @@ is_shell_entry(const RangeTblEntry *entry)
 		sl_table_is_remote(entry->relid, entry->relkind);
 }
 
-/* TABLESAMPLE would be ignored: the planner looks for foreign tables first. */
+/*
+ * TABLESAMPLE would be ignored: the planner looks for foreign tables first.  What
+ * is left of it was not pushed down.
+ */
 static void
 refuse_sample(const RangeTblEntry *entry)
 {
@@ -54,8 +57,8 @@ refuse_sample(const RangeTblEntry *entry)
 	ereport(ERROR,
 			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			errmsg("TABLESAMPLE of table \"%s\" is not supported in this statement", get_rel_name(entry->relid)),
-			errdetail("The table is distributed, and the statement is finished on the router."),
-			errhint("Sample in a statement that shards can execute alone, such as SELECT without joins of other tables."));
+			errdetail("The table is distributed, and shards cannot execute the part of the statement that samples it."),
+			errhint("Sample in a subquery that returns columns, not whole rows, by arguments that are constant, and without row locks."));
 }
 
 /*

@@ -23,6 +23,7 @@
 
 #include "base/base.h"
 #include "compat.h"
+#include "metadata/table.h"
 #include "planner/planner.h"
 #include "planner/push_partial.h"
 
@@ -69,6 +70,23 @@ sl_partial_find_subquery(const RangeTblEntry *entry)
 
 /* Which queries --------------------------------------------------------------------- */
 
+/* Foreign scans cannot sample. */
+static bool
+has_sample(const Query *query)
+{
+	ListCell   *cell;
+
+	foreach(cell, query->rtable)
+	{
+		const RangeTblEntry *entry = lfirst_node(RangeTblEntry, cell);
+
+		if (entry->rtekind == RTE_RELATION && entry->tablesample != NULL &&
+			sl_table_is_remote(entry->relid, entry->relkind))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Is pushing this query down better than foreign scans?  For rows of a single
  * table the foreign data wrapper does the same, and can stop early.
@@ -76,7 +94,7 @@ sl_partial_find_subquery(const RangeTblEntry *entry)
 static bool
 is_worthwhile(const Query *query)
 {
-	return query->hasAggs || query->groupClause != NIL || query->groupingSets != NIL ||
+	return has_sample(query) || query->hasAggs || query->groupClause != NIL || query->groupingSets != NIL ||
 		query->distinctClause != NIL || query->hasWindowFuncs || query->setOperations != NULL ||
 		(bms_num_members(sl_level_joined((Node *) query->jointree)) > 1 && query->limitCount == NULL);
 }

@@ -11,6 +11,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_statistic.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
@@ -52,11 +53,28 @@ find_whole_table(const Query *query)
 	return entry->rtekind == RTE_RELATION ? entry->relid : InvalidOid;
 }
 
+/* Foreign tables cannot be sampled: the estimate is that of all rows. */
+static bool
+remove_samples(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		((RangeTblEntry *) node)->tablesample = NULL;
+		return false;
+	}
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, remove_samples, context, QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, remove_samples, context);
+}
+
 void
 sl_partial_estimate_size(SlRemoteSubquery *subquery, ParamListInfo params)
 {
 	Oid			table = find_whole_table(subquery->plain);
 	double		pages = 0;
+	Query	   *query;
 	const Plan *plan;
 
 	if (OidIsValid(table))
@@ -67,7 +85,9 @@ sl_partial_estimate_size(SlRemoteSubquery *subquery, ParamListInfo params)
 		subquery->cost = seq_page_cost * pages + cpu_tuple_cost * subquery->tuples;
 		return;
 	}
-	plan = standard_planner(copyObject(subquery->plain), "", 0, params)->planTree;
+	query = copyObject(subquery->plain);
+	(void) remove_samples((Node *) query, NULL);
+	plan = standard_planner(query, "", 0, params)->planTree;
 	subquery->rows = subquery->tuples = plan->plan_rows;
 	subquery->cost = plan->total_cost;
 }
