@@ -191,7 +191,7 @@ DECLARE
 	n int;
 BEGIN
 	FOR i IN 298 .. 302 LOOP
-		MERGE INTO items t USING (SELECT i AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE;
+		MERGE INTO items t USING (SELECT i % 1000 AS k) s ON t.k = s.k WHEN MATCHED THEN DELETE;
 		GET DIAGNOSTICS n = ROW_COUNT;
 		total := total + n;
 	END LOOP;

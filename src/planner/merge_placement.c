@@ -234,12 +234,23 @@ sl_merge_make_insert(const Query *query, const MergeAction *action)
 
 /* The key --------------------------------------------------------------------------- */
 
-static Node *
-find_value(const SlLevel *level, Node *node, int depth);
+static Node *find_value(const SlLevel *level, Node *node, int depth, bool *is_sure);
 
-/* Returns the value of a column of a subquery or VALUES; of several rows, the first one. */
+/* Is each output column of the query evaluated in any case? */
+static bool
+is_always_evaluated(const Query *query)
+{
+	return query->commandType == CMD_SELECT && query->jointree->quals == NULL && query->havingQual == NULL &&
+		query->setOperations == NULL && query->limitCount == NULL && query->limitOffset == NULL &&
+		query->groupClause == NIL && !query->hasAggs && !query->hasTargetSRFs;
+}
+
+/*
+ * Returns the value of a column of a subquery or VALUES; of several rows, the first
+ * one.  "is_sure" becomes false if it may not be evaluated.
+ */
 static Node *
-find_column_value(const SlLevel *level, const Var *column, int depth)
+find_column_value(const SlLevel *level, const Var *column, int depth, bool *is_sure)
 {
 	const RangeTblEntry *entry = rt_fetch(column->varno, level->query->rtable);
 	const SlLevel *at;
@@ -248,7 +259,7 @@ find_column_value(const SlLevel *level, const Var *column, int depth)
 	Query	   *query = NULL;
 
 	if (entry->rtekind == RTE_VALUES)
-		return find_value(level, list_nth(linitial(entry->values_lists), column->varattno - 1), depth);
+		return find_value(level, list_nth(linitial(entry->values_lists), column->varattno - 1), depth, is_sure);
 	if (entry->rtekind == RTE_SUBQUERY)
 		query = entry->subquery;
 	else if (entry->rtekind == RTE_CTE && entry->ctelevelsup == 0 &&
@@ -256,19 +267,20 @@ find_column_value(const SlLevel *level, const Var *column, int depth)
 		query = castNode(Query, with->ctequery);
 	if (query == NULL || !sl_level_begin(&inner, level, query))
 		return NULL;
-	return find_value(&inner, sl_level_output(&inner, column->varattno), depth);
+	*is_sure = *is_sure && is_always_evaluated(query);
+	return find_value(&inner, sl_level_output(&inner, column->varattno), depth, is_sure);
 }
 
 /* Returns the constant that an expression of the source stands for, or NULL. */
 static Node *
-find_value(const SlLevel *level, Node *node, int depth)
+find_value(const SlLevel *level, Node *node, int depth, bool *is_sure)
 {
 	node = sl_level_resolve(level, node);
 	if (node == NULL || depth > MAX_LEVELS)
 		return NULL;
 	if (IsA(node, Var))
 		return ((Var *) node)->varlevelsup == 0 && ((Var *) node)->varattno > 0 ?
-			find_column_value(level, (Var *) node, depth + 1) : NULL;
+			find_column_value(level, (Var *) node, depth + 1, is_sure) : NULL;
 	return sl_level_is_constant(node) ? node : NULL;
 }
 
@@ -285,9 +297,11 @@ find_compared(const SlLevel *level, const List *equalities, const SlTable *table
 											  InvalidOid, 0);
 		Node	   *other = sl_level_is_same(equality->left, column) ? equality->right :
 		sl_level_is_same(equality->right, column) ? equality->left : NULL;
-		Node	   *value = other != NULL ? find_value(level, other, 0) : NULL;
+		bool		is_sure = other != NULL && IsA(other, Var);
+		Node	   *value = other != NULL ? find_value(level, other, 0, &is_sure) : NULL;
 
-		if (value != NULL && sl_single_shard_is_usable(table, key, value) && sl_shippable_is_safe_early(value))
+		if (value != NULL && sl_single_shard_is_usable(table, key, value) &&
+			(is_sure || sl_shippable_is_safe_early(value)))
 			return value;
 	}
 	return NULL;
