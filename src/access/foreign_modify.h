@@ -17,7 +17,8 @@
 #define SL_JUNK_CTID "ctid"
 #define SL_JUNK_SHARD "shardlet_shard"
 #define SL_JUNK_TABLE "shardlet_table"
-#define SL_JUNK_WHOLE_ROW "wholerow"	/* the old row */
+#define SL_JUNK_WHOLE_ROW "wholerow"	/* the old row, in an UPDATE */
+#define SL_JUNK_REFERENCED "shardlet_column_%d" /* a column of it, in a DELETE */
 
 /* write_sql.c: the statements that shards get */
 extern void sl_write_relation(StringInfo sql, Relation relation);

@@ -27,6 +27,7 @@
 
 #include "access/foreign_modify.h"
 #include "compat.h"
+#include "metadata/router_foreign_key.h"
 
 /* The executor state of the node. */
 typedef struct SlModifyNode
@@ -39,13 +40,19 @@ typedef struct SlModifyNode
 	TupleTableSlot *new_row;
 	bool		is_done;
 
-	/* UPDATE, and DELETE if there are foreign keys to check */
-	SlRouterKeyCheck *check;	/* NULL: there are none */
-	TupleTableSlot *old_row;
+	/* UPDATE and DELETE */
+	SlRouterKeyCheck *check;	/* NULL: there are no foreign keys to check */
+	TupleTableSlot *old_row;	/* of a DELETE: referenced columns */
+
+	/* UPDATE */
 	HeapTupleData old_tuple;	/* in that slot; the row belongs to the
 								 * subplan */
 	AttrNumber	whole_row;		/* the old row, among the subplan's columns */
 	ProjectionInfo *projection; /* of the new row */
+
+	/* DELETE */
+	AttrNumber *referenced;		/* for each column, where it is among the
+								 * subplan's columns; 0: it is not referenced */
 } SlModifyNode;
 
 /* Beginning ------------------------------------------------------------------- */
@@ -92,16 +99,26 @@ check_columns(const SlModifyNode *node)
 				errmsg("table row type and query-specified row type do not match"));
 }
 
+/* The subplan of a DELETE returns the columns that foreign keys refer to. */
 static void
-init_old_row(SlModifyNode *node)
+init_referenced(SlModifyNode *node)
 {
 	PlanState  *state = &node->css.ss.ps;
+	TupleDesc	descriptor = RelationGetDescr(node->info->ri_RelationDesc);
+	Bitmapset  *columns = sl_router_key_referenced(node->info->ri_RelationDesc);
+	int			column = -1;
 
-	node->whole_row = ExecFindJunkAttributeInTlist(outerPlanState(state)->plan->targetlist, SL_JUNK_WHOLE_ROW);
-	if (!AttributeNumberIsValid(node->whole_row))
-		elog(ERROR, "could not find the old row among the plan's columns");
-	node->old_row = ExecInitExtraTupleSlot(state->state, RelationGetDescr(node->info->ri_RelationDesc),
-										   &TTSOpsHeapTuple);
+	node->old_row = ExecInitExtraTupleSlot(state->state, descriptor, &TTSOpsVirtual);
+	node->referenced = palloc0(sizeof(AttrNumber) * descriptor->natts);
+	while ((column = bms_next_member(columns, column)) >= 0)
+	{
+		AttrNumber	junk = ExecFindJunkAttributeInTlist(outerPlanState(state)->plan->targetlist,
+														psprintf(SL_JUNK_REFERENCED, column));
+
+		if (!AttributeNumberIsValid(junk))
+			elog(ERROR, "could not find column %d of the old row among the plan's columns", column);
+		node->referenced[column - 1] = junk;
+	}
 }
 
 /* The subplan of an UPDATE returns new values, and the old row for the others. */
@@ -112,7 +129,10 @@ init_update(SlModifyNode *node)
 	List	   *columns = outerPlanState(state)->plan->targetlist;
 	TupleDesc	descriptor = RelationGetDescr(node->info->ri_RelationDesc);
 
-	init_old_row(node);
+	node->whole_row = ExecFindJunkAttributeInTlist(columns, SL_JUNK_WHOLE_ROW);
+	if (!AttributeNumberIsValid(node->whole_row))
+		elog(ERROR, "could not find the old row among the plan's columns");
+	node->old_row = ExecInitExtraTupleSlot(state->state, descriptor, &TTSOpsHeapTuple);
 	node->projection = ExecBuildUpdateProjection(columns, false, linitial(node->plan->updateColnosLists), descriptor,
 												 state->ps_ExprContext, node->new_row, state);
 }
@@ -130,7 +150,7 @@ init_rows(SlModifyNode *node)
 	if (node->plan->operation == CMD_UPDATE)
 		init_update(node);
 	else if (node->check != NULL)
-		init_old_row(node);
+		init_referenced(node);
 }
 
 /*
@@ -249,6 +269,21 @@ update_row(SlModifyNode *node, TupleTableSlot *plan_row)
 	return slot;
 }
 
+/* Stores the referenced columns of a row that was deleted; the others are NULL. */
+static void
+take_referenced(SlModifyNode *node, TupleTableSlot *plan_row)
+{
+	TupleTableSlot *slot = ExecClearTuple(node->old_row);
+
+	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
+	{
+		slot->tts_isnull[i] = true;
+		if (AttributeNumberIsValid(node->referenced[i]))
+			slot->tts_values[i] = ExecGetJunkAttribute(plan_row, node->referenced[i], &slot->tts_isnull[i]);
+	}
+	ExecStoreVirtualTuple(slot);
+}
+
 /* The slot gets the columns that RETURNING needs. */
 static TupleTableSlot *
 delete_row(SlModifyNode *node, TupleTableSlot *plan_row)
@@ -257,7 +292,7 @@ delete_row(SlModifyNode *node, TupleTableSlot *plan_row)
 
 	if (slot != NULL && node->check != NULL)
 	{
-		take_old_row(node, plan_row);
+		take_referenced(node, plan_row);
 		sl_router_key_check_add(node->check, node->old_row, NULL);
 	}
 	if (slot != NULL && TTS_EMPTY(slot))

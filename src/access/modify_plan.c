@@ -58,22 +58,24 @@ add_location(PlannerInfo *root, Index index)
 	add_junk(root, index, MinTransactionIdAttributeNumber, XIDOID, SL_JUNK_TABLE);
 }
 
-/*
- * The old row is needed by UPDATE, for the columns that it does not assign, and by
- * foreign keys that the router checks.
- */
-static bool
-needs_old_row(CmdType operation, Oid relid)
+/* A DELETE needs the columns that foreign keys of the router refer to. */
+static void
+add_referenced(PlannerInfo *root, Index index, Oid relid)
 {
-	Relation	relation;
-	bool		result;
+	Relation	relation = table_open(relid, NoLock);
+	Bitmapset  *referenced = sl_router_key_referenced(relation);
+	int			column = -1;
 
-	if (operation == CMD_UPDATE)
-		return true;
-	relation = table_open(relid, NoLock);
-	result = sl_router_key_exists(relation);
+	while ((column = bms_next_member(referenced, column)) >= 0)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(relation), column - 1);
+		char	   *name = psprintf(SL_JUNK_REFERENCED, column);
+
+		if (!has_junk(root, name))
+			add_row_identity_var(root, makeVar(index, column, attribute->atttypid, attribute->atttypmod,
+											   attribute->attcollation, 0), index, name);
+	}
 	table_close(relation, NoLock);
-	return result;
 }
 
 /*
@@ -98,7 +100,9 @@ add_row_identity(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
 	if (!sl_table_is_remote(relid, entry->relkind))
 		return;
 	add_location(root, index);
-	if (!has_junk(root, SL_JUNK_WHOLE_ROW) && needs_old_row(query->commandType, relid))
+	if (query->commandType == CMD_DELETE)
+		add_referenced(root, index, relid);
+	else if (!has_junk(root, SL_JUNK_WHOLE_ROW))
 		add_row_identity_var(root, makeWholeRowVar(entry, (int) index, 0, false), index, SL_JUNK_WHOLE_ROW);
 }
 

@@ -75,7 +75,7 @@ extern void sl_foreign_key_drop_on_router(const SlForeignKey *key);
 
 /* shell_swap.c */
 extern void sl_shell_connect(Oid relid, List *options, const char *verb);
-extern void sl_shell_disconnect(Oid relid, List *shards, const char *verb);
+extern uint64 sl_shell_disconnect(Oid relid, List *shards, const char *verb);
 
 /* swap_table.c */
 extern void sl_swap_to_foreign(Oid relid, List *options, const char *verb);

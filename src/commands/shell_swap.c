@@ -146,12 +146,13 @@ disconnect_relation(Oid relid, const char *verb)
 
 /*
  * Makes a shell table, and its partitions, plain tables again, and reads the rows
- * of these shards into them.
+ * of these shards into them.  Returns the number of rows.
  */
-void
+uint64
 sl_shell_disconnect(Oid relid, List *shards, const char *verb)
 {
 	List	   *relids = table_with_partitions(relid);
+	uint64		rows = 0;
 	ListCell   *cell;
 
 	foreach(cell, relids)
@@ -168,8 +169,9 @@ sl_shell_disconnect(Oid relid, List *shards, const char *verb)
 		replace_files(relation);
 		table_close(relation, NoLock);
 		CommandCounterIncrement();
-		sl_table_fetch_rows(lfirst_oid(cell), shards);
+		rows += sl_table_fetch_rows(lfirst_oid(cell), shards);
 		(void) sl_reindex_relation(lfirst_oid(cell), REINDEX_REL_PROCESS_TOAST);
 		CommandCounterIncrement();
 	}
+	return rows;
 }

@@ -20,6 +20,7 @@
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -138,18 +139,27 @@ keep_or_drop(const SlForeignKey *key, const SlTable *gone, SlReply *replies, int
 	sl_foreign_key_drop_on_router(key);
 }
 
-/* Plans that write to tables which the table refers to must check that from now on. */
-static void
-invalidate_referenced(Oid relid)
+/*
+ * Locks the distributed tables that the table refers to, as adding the foreign key
+ * does, and returns them with their partitions.  A statement that was planned without
+ * a check of the router must not be executed when the shards have none any more.
+ */
+static List *
+lock_referenced(const SlTable *table)
 {
+	List	   *result = NIL;
 	ListCell   *cell;
-	ListCell   *partition;
 
-	foreach(cell, sl_foreign_key_list(relid))
+	foreach(cell, table->is_shell ? sl_foreign_key_list(table->relid) : NIL)
 	{
-		foreach(partition, find_all_inheritors(((const SlForeignKey *) lfirst(cell))->referenced, NoLock, NULL))
-			CacheInvalidateRelcacheByRelid(lfirst_oid(partition));
+		Oid			other = sl_foreign_key_root(((const SlForeignKey *) lfirst(cell))->referenced);
+
+		if (other == table->relid || !sl_table_is_remote(other, get_rel_relkind(other)))
+			continue;
+		LockRelationOid(other, ShareRowExclusiveLock);
+		result = list_concat_unique_oid(result, find_all_inheritors(other, ShareRowExclusiveLock, NULL));
 	}
+	return result;
 }
 
 /* The function ---------------------------------------------------------------- */
@@ -181,22 +191,45 @@ restore_keys(const SlTable *gone, List *keys, const SlDefinition *definition)
 	}
 }
 
+/*
+ * Rows are read by the partitions that the router knows.  One that only the shards
+ * have would be lost with their table.
+ */
+static void
+check_all_fetched(const SlDefinition *definition, uint64 rows, SlReply *replies, int count)
+{
+	char	   *sql = psprintf("SELECT pg_catalog.count(*) FROM %s",
+							   quote_qualified_identifier(definition->schema, definition->name));
+	uint64		total = 0;
+
+	sl_command_everywhere(replies, count, sql, 0, NULL, false);
+	for (int i = 0; i < count; i++)
+		total += (uint64) sl_protocol_count(replies[i].conn, replies[i].value);
+	if (total != rows)
+		ereport(ERROR,
+				errcode(SL_ERR_DIFFERENT),
+				errmsg("partitions of table \"%s\" differ on the shards", definition->name),
+				errdetail("The shards have " UINT64_FORMAT " rows, of which " UINT64_FORMAT " are in partitions that the router has.",
+						  total, rows));
+}
+
 /* What the router's table lacks because it was attached is made as the shards have it. */
 static void
 bring_shell_back(const SlTable *table, SlDefinition *definition, List *keys, List *owners, SlReply *replies, int count)
 {
+	uint64		rows;
 	ListCell   *cell;
 
 	foreach(cell, sl_foreign_key_list(table->relid))
 		keep_or_drop(lfirst(cell), table, replies, count);
-	sl_shell_disconnect(table->relid, owners, "undistribute");
+	rows = sl_shell_disconnect(table->relid, owners, "undistribute");
+	check_all_fetched(definition, rows, replies, count);
 	if (table->is_attached)
 	{
 		sl_received_find_partitions(definition);
 		sl_shell_restore_parts(table->relid, definition);
 	}
 	restore_keys(table, keys, definition);
-	invalidate_referenced(table->relid);
 }
 
 static void
@@ -205,6 +238,7 @@ bring_table_back(const SlTable *table)
 	List	   *owners = sl_table_owners(table);
 	char	   *schema = get_namespace_name(get_rel_namespace(table->relid));
 	char	   *name = get_rel_name(table->relid);
+	List	   *referenced = lock_referenced(table);
 	SlDefinition *definition;
 	List	   *keys;
 	ListCell   *cell;
@@ -225,7 +259,13 @@ bring_table_back(const SlTable *table)
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
 	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
 	if (table->is_shell)
+	{
 		bring_shell_back(table, definition, keys, owners, replies, count);
+
+		/* Plans that write to these must check foreign keys from now on. */
+		foreach(cell, referenced)
+			CacheInvalidateRelcacheByRelid(lfirst_oid(cell));
+	}
 	else
 	{
 		sl_swap_to_plain(table->relid, "undistribute");

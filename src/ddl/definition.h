@@ -121,7 +121,7 @@ extern void sl_table_check_plain(const SlTable *target);
 extern uint64 sl_table_send_rows(const SlTable *target);
 
 /* fetch_rows.c */
-extern void sl_table_fetch_rows(Oid relid, List *shards);
+extern uint64 sl_table_fetch_rows(Oid relid, List *shards);
 
 /* foreign_key.c */
 typedef struct SlForeignKey

@@ -74,12 +74,13 @@ select_sql(Relation relation, List *columns)
 	return sql.data;
 }
 
-static void
+static uint64
 insert_rows(Relation relation, List *columns, SlMultiShardScan *fanout, TupleTableSlot *row)
 {
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	BulkInsertState bulk = GetBulkInsertState();
 	CommandId	command = GetCurrentCommandId(true);
+	uint64		rows = 0;
 	ListCell   *cell;
 
 	while (sl_multi_shard_next(fanout, row))
@@ -95,14 +96,19 @@ insert_rows(Relation relation, List *columns, SlMultiShardScan *fanout, TupleTab
 		}
 		ExecStoreVirtualTuple(slot);
 		table_tuple_insert(relation, slot, command, INSERT_OPTIONS, bulk);
+		rows++;
 	}
 	FreeBulkInsertState(bulk);
 	table_finish_bulk_insert(relation, INSERT_OPTIONS);
 	ExecDropSingleTupleTableSlot(slot);
+	return rows;
 }
 
-/* Reads the rows of all these shards into a table that is empty and plain. */
-void
+/*
+ * Reads the rows of all these shards into a table that is empty and plain.  Returns
+ * their number.
+ */
+uint64
 sl_table_fetch_rows(Oid relid, List *shards)
 {
 	Relation	relation = table_open(relid, NoLock);
@@ -110,6 +116,7 @@ sl_table_fetch_rows(Oid relid, List *shards)
 	SlMultiShardSpec spec = {0};
 	TupleTableSlot *row;
 	SlMultiShardScan *fanout;
+	uint64		rows;
 
 	spec.caller.transaction = GetCurrentSubTransactionId();
 	spec.caller.user = GetUserId();
@@ -120,9 +127,10 @@ sl_table_fetch_rows(Oid relid, List *shards)
 	spec.plain_values = true;
 	row = MakeSingleTupleTableSlot(spec.wanted, &TTSOpsVirtual);
 	fanout = sl_multi_shard_begin(&spec);
-	insert_rows(relation, columns, fanout, row);
+	rows = insert_rows(relation, columns, fanout, row);
 	sl_multi_shard_end(fanout);
 	ExecDropSingleTupleTableSlot(row);
 	table_close(relation, NoLock);
 	CommandCounterIncrement();
+	return rows;
 }
