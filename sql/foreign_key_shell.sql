@@ -216,6 +216,8 @@ SELECT alike($$UPDATE p SET k = 1 WHERE id = 1$$);
 -- The error names the table of the statement, not its partition.
 SELECT substring(alike($$DELETE FROM p WHERE id = 1$$) FROM '^[^\n]*');
 SELECT alike($$DELETE FROM p WHERE id > 5$$);
+TRUNCATE p2;
+ALTER TABLE p DETACH PARTITION p2;
 
 -- Foreign keys among shell tables: names are the router's.
 CREATE TABLE orders (customer int, id int, n int, x int, y int, PRIMARY KEY (customer, id));

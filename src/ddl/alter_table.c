@@ -35,6 +35,7 @@
 #include "ddl/definition.h"
 #include "deparse/deparse.h"
 #include "executor/multi_shard.h"
+#include "metadata/router_foreign_key.h"
 
 /* Where a subcommand runs; on a reference table, which is a plain one, always on the router. */
 typedef enum Target
@@ -246,9 +247,26 @@ attach_partition(const SlTable *table, const AlterTableCmd *command)
 	return ON_SHARDS;
 }
 
+/*
+ * PostgreSQL looks for rows that refer to the partition, and would look on the router,
+ * where it is empty.
+ */
+static void
+refuse_referenced(const SlTable *table)
+{
+	Relation	relation = table_open(table->relid, AccessShareLock);
+	bool		is_referenced = table->is_shell && sl_router_key_exists(relation);
+
+	table_close(relation, NoLock);
+	if (is_referenced)
+		sl_ddl_refuse(table, "detach a partition from",
+					  "Foreign keys of tables that are not distributed refer to it.  Drop them first.");
+}
+
 static Target
 detach_partition(const SlTable *table, const AlterTableCmd *command)
 {
+	refuse_referenced(table);
 	if (table->is_shell)
 		return BOTH;
 	if (castNode(PartitionCmd, command->def)->concurrent)
