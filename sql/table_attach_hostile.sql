@@ -70,7 +70,8 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN sqlstate;
 END $$;
-SELECT type, def, lied(type, def) FROM (VALUES
+-- Each in a transaction of its own: a shard that breaks the protocol loses its connection.
+SELECT format('SELECT lied(%L, %L)', type, def) FROM (VALUES
 	('text); DROP TABLE attach_hostile.victim; --', 'CHECK (true)'),
 	('text', 'CHECK (true)); DROP TABLE attach_hostile.victim; --'),
 	('text) SERVER shardlet_tables; DROP TABLE attach_hostile.victim; --', 'CHECK (true)'),
@@ -83,7 +84,8 @@ SELECT type, def, lied(type, def) FROM (VALUES
 	('text', 'CHECK (true), ADD COLUMN more text DEFAULT pg_read_file(''PG_VERSION'')'),
 	(repeat('(', 100), 'CHECK (true)'),
 	('', ''),
-	(NULL, NULL)) v(type, def);
+	(NULL, NULL)) v(type, def)
+\gexec
 SELECT count(*) FROM victim;
 SELECT rolname FROM pg_roles WHERE rolname = 'hostile';
 -- IMPORT FOREIGN SCHEMA runs what it gets as well.

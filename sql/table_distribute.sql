@@ -95,7 +95,7 @@ RELEASE b;
 COMMIT;
 
 SELECT * FROM shardlet.tables WHERE tbl = 'orders'::regclass;
-SELECT 'orders'::regclass::oid = :orders_oid AS same_oid, relkind, relhasindex, relhastriggers, reltoastrelid, relfrozenxid
+SELECT 'orders'::regclass::oid = :orders_oid AS same_oid, relkind, relhasindex, relhastriggers, reltoastrelid <> 0 AS has_toast, relfrozenxid <> 0 AS is_table
 	FROM pg_class WHERE oid = 'orders'::regclass;
 (TABLE before EXCEPT ALL TABLE orders) UNION ALL (TABLE orders EXCEPT ALL TABLE before);
 \d orders

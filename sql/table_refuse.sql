@@ -70,7 +70,10 @@ SELECT shardlet.distribute('rich', 'refuse', 'k');
 SELECT shardlet.place('rich', 's1');
 DROP PUBLICATION refuse_publication;
 CREATE VIEW grouped AS SELECT id, v, count(*) FROM t GROUP BY id;
+BEGIN;
 SELECT shardlet.distribute('t', 'refuse', 'id');
+SELECT * FROM grouped ORDER BY id LIMIT 1;
+ROLLBACK;
 DROP VIEW grouped;
 
 -- In use, or not one's own.

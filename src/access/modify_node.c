@@ -81,13 +81,15 @@ make_target_list(List *returning)
 	return result;
 }
 
-/* Returns the ModifyTable without what its plan node has. */
+/* Returns the ModifyTable without what its plan node has; modify_plan.c may have chosen a direct modification. */
 static ModifyTable *
 strip_plan(const ModifyTable *modify)
 {
 	ModifyTable *result = makeNode(ModifyTable);
 
 	*result = *modify;
+	if (list_length(linitial(result->fdwPrivLists)) == 1)
+		result->fdwDirectModifyPlans = bms_make_singleton(0);
 	result->plan.targetlist = NIL;
 	result->plan.lefttree = NULL;
 	result->plan.initPlan = NIL;

@@ -16,6 +16,7 @@
 #include "parser/parsetree.h"
 #include "utils/rel.h"
 
+#include "access/access.h"
 #include "access/foreign_modify.h"
 #include "compat.h"
 #include "metadata/router_foreign_key.h"
@@ -64,15 +65,14 @@ add_referenced(PlannerInfo *root, Index index, Oid relid)
 {
 	Relation	relation = table_open(relid, NoLock);
 	Bitmapset  *referenced = sl_router_key_referenced(relation);
-	int			column = -1;
 
-	while ((column = bms_next_member(referenced, column)) >= 0)
+	for (int column = 1; column <= RelationGetNumberOfAttributes(relation); column++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(relation), column - 1);
 		char	   *name = psprintf(SL_JUNK_REFERENCED, column);
 
-		if (!has_junk(root, name))
-			add_row_identity_var(root, makeVar(index, column, attribute->atttypid, attribute->atttypmod,
+		if (bms_is_member(column, referenced) && !has_junk(root, name))
+			add_row_identity_var(root, makeVar(index, (AttrNumber) column, attribute->atttypid, attribute->atttypmod,
 											   attribute->attcollation, 0), index, name);
 	}
 	table_close(relation, NoLock);
@@ -203,7 +203,27 @@ find_updated(const ModifyTable *plan, int subplan, Relation relation)
 	return list_intersection_int(writable, list_nth(plan->updateColnosLists, subplan));
 }
 
-/* Returns fdw_private, see SL_MODIFY_COLUMNS and on. */
+/*
+ * Can the shards modify the rows of a shell table with one statement?  PostgreSQL
+ * does not ask for that if the table has triggers for rows, those of foreign keys
+ * included; but they fire on the shards.
+ */
+static bool
+plan_direct(PlannerInfo *root, ModifyTable *plan, Index index, int subplan, Relation relation)
+{
+	const TupleConstr *constraints = RelationGetDescr(relation)->constr;
+
+	return relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE && relation->trigdesc != NULL &&
+		plan->operation != CMD_INSERT && plan->withCheckOptionLists == NIL &&
+		!(constraints != NULL && constraints->has_generated_stored) &&
+		!sl_router_key_is_checked(relation, root->parse) &&
+		sl_fdw_plan_direct(root, plan, index, subplan);
+}
+
+/*
+ * Returns fdw_private, see SL_MODIFY_COLUMNS and on; of a direct modification, a
+ * list of one element.
+ */
 List *
 sl_modify_plan(PlannerInfo *root, ModifyTable *plan, Index index, int subplan)
 {
@@ -213,6 +233,11 @@ sl_modify_plan(PlannerInfo *root, ModifyTable *plan, Index index, int subplan)
 	List	   *returning = find_returning(root, plan, index, subplan, relation);
 	SlConflict	conflict = {.clause = ""};
 
+	if (plan_direct(root, plan, index, subplan, relation))
+	{
+		table_close(relation, NoLock);
+		return list_make1(makeInteger(1));
+	}
 	if (plan->operation == CMD_UPDATE)
 		columns = find_updated(plan, subplan, relation);
 	if (plan->operation == CMD_INSERT && plan->onConflictAction != ONCONFLICT_NONE)

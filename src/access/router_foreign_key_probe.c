@@ -102,7 +102,7 @@ write_query(const KeyColumns *columns, Relation relation, Relation referring, Oi
 	{
 		char	   *param = psprintf("$%d", i + 1);
 		char	   *name = psprintf("x.%s", quote_identifier(get_attname(RelationGetRelid(referring),
-																		  columns->own[i], false)));
+																		 columns->own[i], false)));
 
 		types[i] = type_of_column(relation, columns->referenced[i]);
 		if (i > 0)

@@ -129,7 +129,7 @@ static const BoolSetting bool_settings[] = {
 	{
 		"shardlet.shell_tables",
 		"Keeps distributed tables ordinary tables in the router's catalogs.",
-		&sl_shell_tables, false, PGC_SUSET
+		&sl_shell_tables, true, PGC_SUSET
 	},
 	{
 		"shardlet.consistent_reads",

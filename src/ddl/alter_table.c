@@ -699,8 +699,8 @@ make_parts(SlDdl *ddl, const SlTable *table, const AlterTableStmt *statement)
 
 		part->command = list_nth(statement->cmds, i);
 		part->span = *(SlSpan *) list_nth(spans, i);
-		part->target = choose_target(table, part->command);
 		sl_ddl_check_alter_at_rest(table, part->command);
+		part->target = choose_target(table, part->command);
 		part->is_identity = part->command->subtype == AT_DropIdentity &&
 			sl_ddl_draws(table->relid, part->command->name);
 		parts = lappend(parts, part);

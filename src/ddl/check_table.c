@@ -63,7 +63,8 @@ static const Reason reasons[] = {
 	"Detach these partitions."},
 	{TREE_SQL "SELECT string_agg(DISTINCT r.ev_class::regclass::text, ', ') FROM tree t"
 		" JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid AND d.classid = 'pg_rewrite'::regclass"
-		" JOIN pg_rewrite r ON r.oid = d.objid WHERE t.oid <> $1 AND r.ev_class <> t.oid",
+		" JOIN pg_rewrite r ON r.oid = d.objid WHERE t.oid <> $1 AND r.ev_class <> t.oid"
+		" AND NOT current_setting('shardlet.shell_tables')::boolean",
 		"Views read its partitions:",
 	"There are no partitions on the router any more. Let the views read the partitioned table."},
 	{TREE_SQL "SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM tree t JOIN pg_class c ON c.oid = t.oid"
@@ -107,7 +108,8 @@ static const Reason reasons[] = {
 	{"SELECT string_agg(DISTINCT coalesce(r.ev_class::regclass::text, d.objid::regprocedure::text), ', ')"
 		" FROM pg_constraint k JOIN pg_depend d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = k.oid AND d.deptype = 'n'"
 		" LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid"
-		" WHERE k.conrelid = $1 AND k.contype = 'p' AND d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass)",
+		" WHERE k.conrelid = $1 AND k.contype = 'p' AND d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass)"
+		" AND NOT current_setting('shardlet.shell_tables')::boolean",
 		"Views or functions lean on the primary key in GROUP BY:",
 	"Foreign tables have no keys that a dump would restore. List all columns in GROUP BY there."},
 	{TREE_SQL "SELECT string_agg(i.indexrelid::regclass::text, ', ' ORDER BY i.indexrelid) FROM tree t JOIN pg_index i ON i.indrelid = t.oid"

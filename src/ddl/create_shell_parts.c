@@ -40,8 +40,8 @@ typedef struct PartKind
 	const char *kind;
 	const char *label;			/* for messages, before the name */
 	bool		is_object;		/* it can be dropped */
-	bool		is_silent;		/* no notice if it is left out: it belongs to an
-								 * object that has one */
+	bool		is_silent;		/* no notice if it is left out: it belongs to
+								 * an object that has one */
 } PartKind;
 
 static const PartKind part_kinds[] = {
@@ -160,9 +160,11 @@ tell_left_out(const Parts *parts, const Part *part)
 static void
 tell_plain_index(const Parts *parts, const Part *part)
 {
+	const PartKind *kind = find_part_kind(part->item->kind);
+
 	ereport(NOTICE,
 			errmsg("%s \"%s\" of table \"%s\" is a plain index on the router",
-				   strcmp(part->item->kind, "index") == 0 ? "unique index" : find_part_kind(part->item->kind)->label,
+				   kind == NULL || strcmp(part->item->kind, "index") == 0 ? "unique index" : kind->label,
 				   part->item->name, parts->definition->name),
 			errdetail("It does not contain the shard key, and so is unique on each shard only."));
 }
@@ -249,7 +251,7 @@ plain_index_sql(const RangeVar *table, const Constraint *constraint)
 {
 	char	   *name = pstrdup(quote_identifier(constraint->conname));
 	char	   *include = constraint->including == NIL ? "" :
-		psprintf(" INCLUDE (%s)", join_names(constraint->including));
+	psprintf(" INCLUDE (%s)", join_names(constraint->including));
 
 	return psprintf("CREATE INDEX %s ON %s USING btree (%s)%s", name,
 					quote_qualified_identifier(table->schemaname, table->relname), join_names(constraint->keys),

@@ -165,7 +165,7 @@ static Oid
 find_attached(const SlDefinitionItem *item)
 {
 	const AlterTableStmt *statement =
-		castNode(AlterTableStmt, linitial_node(RawStmt, raw_parser(item->ddl, RAW_PARSE_DEFAULT))->stmt);
+	castNode(AlterTableStmt, linitial_node(RawStmt, raw_parser(item->ddl, RAW_PARSE_DEFAULT))->stmt);
 	const AlterTableCmd *command = linitial_node(AlterTableCmd, statement->cmds);
 
 	return RangeVarGetRelid(castNode(PartitionCmd, command->def)->name, AccessExclusiveLock, true);

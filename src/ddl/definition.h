@@ -46,7 +46,8 @@ typedef struct SlDefinition
 	char	   *schema;
 	char	   *name;
 	List	   *items;			/* of SlDefinitionItem, in order */
-	List	   *partitions;		/* of RangeVar, if received_ddl.c has found them */
+	List	   *partitions;		/* of RangeVar, if received_ddl.c has found
+								 * them */
 } SlDefinition;
 
 /* table_definition_sql.c */

@@ -106,7 +106,7 @@ refuse_different(const char *signature, const SlShard *shard)
 
 /* Adds the steps that create a function, in its schema, where it is missing. */
 static void
-create_where_missing(SlDdl *ddl, List *shards, Oid function, const char *signature, const char *definition)
+create_function_on_shards(SlDdl *ddl, List *shards, Oid function, const char *signature, const char *definition)
 {
 	static const char sql[] = "SELECT pg_catalog.to_regnamespace(pg_catalog.quote_ident($1)) IS NOT NULL";
 	const char *schema = get_namespace_name(get_func_namespace(function));
@@ -147,7 +147,7 @@ send_function(SlDdl *ddl, List *shards, Oid function, const char *replaced)
 		missing = lappend(missing, replies[i].shard);
 	}
 	if (missing != NIL)
-		create_where_missing(ddl, missing, function, signature, definition);
+		create_function_on_shards(ddl, missing, function, signature, definition);
 }
 
 /* Adds steps that create a function on the shards that lack it. */

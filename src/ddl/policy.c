@@ -138,7 +138,7 @@ static char *
 make_policy_sql(Oid relid, const char *name)
 {
 	Oid			types[] = {OIDOID, NAMEOID};
-	NameData	policy;
+	NameData	policy = {{0}};
 	Datum		params[] = {ObjectIdGetDatum(relid), NameGetDatum(&policy)};
 	MemoryContext context = CurrentMemoryContext;
 	int			level = sl_definition_begin_output();
@@ -172,7 +172,7 @@ static List *
 list_roles(Oid relid, const char *name)
 {
 	Oid			types[] = {OIDOID, NAMEOID};
-	NameData	policy;
+	NameData	policy = {{0}};
 	Datum		params[] = {ObjectIdGetDatum(relid), NameGetDatum(&policy)};
 	MemoryContext context = CurrentMemoryContext;
 	List	   *result = NIL;

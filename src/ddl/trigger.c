@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
@@ -75,6 +76,8 @@ finish_trigger(SlDdl *ddl)
 	Oid			trigger = get_trigger_oid(new->table->relid, new->statement->trigname, false);
 	Oid			function = LookupFuncName(new->statement->funcname, 0, NULL, false);
 
+	if (isAnyTempNamespace(get_func_namespace(function)))
+		sl_ddl_refuse(new->table, "use a temporary function for a trigger of", "Create the function in another schema.");
 	warn_of_body(new->table, function);
 	sl_ddl_add_function(ddl, sl_table_homes(new->table), function);
 	sl_ddl_add_step(ddl, sl_table_homes(new->table), write_trigger(trigger, new->statement->replace));

@@ -82,7 +82,7 @@ strip_inserted(Query *query)
 
 		foreach(entry, action->commandType == CMD_INSERT ? action->targetList : NIL)
 			lfirst_node(TargetEntry, entry)->expr =
-				(Expr *) strip_widening((Node *) lfirst_node(TargetEntry, entry)->expr);
+			(Expr *) strip_widening((Node *) lfirst_node(TargetEntry, entry)->expr);
 	}
 }
 
@@ -99,7 +99,7 @@ join_target(Query *query)
 	sl_merge_condition(query) = NULL;
 	if (type == JOIN_INNER)
 	{
-		query->jointree = makeFromExpr(list_make2(target, source), condition);
+		query->jointree = makeFromExpr(lappend(list_make1(target), source), condition);
 		return;
 	}
 	join = makeNode(JoinExpr);

@@ -30,6 +30,7 @@ $c->sql(q{
 	CREATE USER MAPPING FOR app_user SERVER s1 OPTIONS (user 'u', password 'p1');
 	CREATE USER MAPPING FOR other_user SERVER shardlet_tables OPTIONS (user 'all', password 'p2');
 	SELECT shardlet.create_map('t');
+	SET shardlet.shell_tables = off;
 	CREATE TABLE orders (customer bigint, id bigint, total int, PRIMARY KEY (customer, id));
 	INSERT INTO orders SELECT g, g, g FROM generate_series(1, 20) g;
 	SELECT shardlet.distribute('orders', 't', 'customer');

@@ -93,7 +93,7 @@ $holder->query_safe('BEGIN; LOCK TABLE t IN SHARE MODE');
 $move = start('online');
 $c->shard('s2')->poll_query_until('app', sprintf $waiting, 'LOCK TABLE');
 sleep 0.5;
-is($c->sqlstate(q{SET shardlet.carry_ddl = off; SET lock_timeout = '10s'; BEGIN; ALTER FOREIGN TABLE t ADD other int; ROLLBACK}), '', 'it does not keep the table of the router');
+is($c->sqlstate(q{SET shardlet.carry_ddl = off; SET lock_timeout = '10s'; BEGIN; ALTER TABLE t ADD other int; ROLLBACK}), '', 'it does not keep the table of the router');
 $session = $c->psql_begin("CALL shardlet.cancel_move($move)");
 ok($c->poll("SELECT phase FROM shardlet.moves WHERE move = $move", 'undo_remove', 20), 'a move that waits for a lock on the target is cancelled');
 is($c->sql("SELECT state FROM shardlet.shardlets WHERE shardlet = $shardlets[0]"), 'online', 'the shardlet is as it was');
