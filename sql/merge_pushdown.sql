@@ -142,10 +142,19 @@ SELECT newer_rows($$WITH m AS (MERGE INTO items t USING (VALUES (2, 'y')) s(k, v
 ROLLBACK;
 
 -- What is sent.
-EXPLAIN (VERBOSE, COSTS OFF) MERGE INTO items t USING (VALUES (1, 'x')) s(k, v) ON t.k = s.k
-	WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v);
-EXPLAIN (VERBOSE, COSTS OFF) MERGE INTO items t USING changes s ON t.k = s.k
-	WHEN MATCHED AND s.n > 30 THEN DELETE WHEN NOT MATCHED THEN INSERT (k) VALUES (s.k);
+-- Minor versions of PostgreSQL write the alias with AS, or without.
+CREATE FUNCTION plan(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF) ' || statement LOOP
+		RETURN NEXT replace(line, 'items AS t ', 'items t ');
+	END LOOP;
+END $$;
+SELECT plan($$MERGE INTO items t USING (VALUES (1, 'x')) s(k, v) ON t.k = s.k
+	WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)$$);
+SELECT plan($$MERGE INTO items t USING changes s ON t.k = s.k
+	WHEN MATCHED AND s.n > 30 THEN DELETE WHEN NOT MATCHED THEN INSERT (k) VALUES (s.k)$$);
 
 -- Into a table of the router, and into a reference table.
 SELECT both_of($$MERGE INTO local t USING items s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT VALUES (s.k, s.v)$$, 'local');
@@ -181,7 +190,9 @@ SET plan_cache_mode = force_generic_plan;
 EXECUTE upsert(300, 'a');
 EXECUTE upsert(300, 'b');
 EXECUTE upsert(301, 'c');
+\set VERBOSITY terse
 EXECUTE upsert(NULL, 'd');
+\set VERBOSITY default
 RESET plan_cache_mode;
 DEALLOCATE upsert;
 SELECT * FROM items WHERE k >= 300 ORDER BY k;
