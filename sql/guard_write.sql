@@ -83,7 +83,7 @@ DELETE FROM orders WHERE id = 2;
 BEGIN;
 UPDATE orders SET note = note WHERE customer_id = :mine;
 PREPARE TRANSACTION 'gw';
-SELECT mode, objsubid FROM pg_locks WHERE locktype = 'advisory' AND objsubid > 2;
+SELECT mode, objsubid FROM pg_locks WHERE locktype = 'advisory' AND objsubid > 2 AND pid IS NULL;
 COMMIT PREPARED 'gw';
 
 -- What a state allows.

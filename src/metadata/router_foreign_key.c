@@ -114,9 +114,9 @@ sl_router_key_is_assigned(Relation relation, List *assigned)
 {
 	TupleDesc	columns = RelationGetDescr(relation);
 	Bitmapset  *referenced = sl_router_key_referenced(relation);
-	int			column = -1;
+	int			column = 0;
 
-	while ((column = bms_next_member(referenced, column)) >= 0)
+	while ((column = bms_next_member(referenced, column)) > 0)
 	{
 		if (TupleDescAttr(columns, column - 1)->attgenerated != '\0' || list_member_int(assigned, column))
 			return true;
