@@ -14,25 +14,27 @@ CREATE FUNCTION shardlet.distribute(
 	tbl regclass,
 	map name,
 	key text DEFAULT NULL,
-	drop_foreign_keys bool DEFAULT false)
+	drop_foreign_keys bool DEFAULT false,
+	local_unique bool DEFAULT false)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_distribute';
-COMMENT ON FUNCTION shardlet.distribute(regclass, name, text, bool)
+COMMENT ON FUNCTION shardlet.distribute(regclass, name, text, bool, bool)
 	IS 'spreads a table, with its rows, over the shards of a map';
-REVOKE ALL ON FUNCTION shardlet.distribute(regclass, name, text, bool) FROM PUBLIC;
+REVOKE ALL ON FUNCTION shardlet.distribute(regclass, name, text, bool, bool) FROM PUBLIC;
 
 CREATE FUNCTION shardlet.distribute_tables(
 	tbls regclass[],
 	map name,
 	keys text[],
-	drop_foreign_keys bool DEFAULT false)
+	drop_foreign_keys bool DEFAULT false,
+	local_unique bool DEFAULT false)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_distribute_tables';
-COMMENT ON FUNCTION shardlet.distribute_tables(regclass[], name, text[], bool)
+COMMENT ON FUNCTION shardlet.distribute_tables(regclass[], name, text[], bool, bool)
 	IS 'spreads several tables, with their rows and the foreign keys between them, over the shards of a map';
-REVOKE ALL ON FUNCTION shardlet.distribute_tables(regclass[], name, text[], bool) FROM PUBLIC;
+REVOKE ALL ON FUNCTION shardlet.distribute_tables(regclass[], name, text[], bool, bool) FROM PUBLIC;
 
 CREATE FUNCTION shardlet.place(tbl regclass, shard name)
 RETURNS void

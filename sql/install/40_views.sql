@@ -108,7 +108,8 @@ SELECT
 	t.map,
 	t.key,
 	t.shard,
-	t.attached
+	t.attached,
+	t.local_unique
 FROM (
 	SELECT
 		f.ftrelid AS relid,
@@ -116,7 +117,8 @@ FROM (
 		(o.options ->> 'map')::name AS map,
 		o.options ->> 'key' AS key,
 		s.shard,
-		coalesce((o.options ->> 'attached')::bool, false) AS attached
+		coalesce((o.options ->> 'attached')::bool, false) AS attached,
+		coalesce((o.options ->> 'local_unique')::bool, false) AS local_unique
 	FROM pg_catalog.pg_foreign_table f
 		JOIN pg_catalog.pg_foreign_server v ON v.oid = f.ftserver AND v.srvname = 'shardlet_tables'
 		-- Partitions of a shell table are parts of it.
@@ -127,7 +129,7 @@ FROM (
 		LEFT JOIN shardlet.shards s ON s.id = (o.options ->> 'shard_id')::int
 	WHERE o.options ?| ARRAY['map', 'shard_id']
 	UNION ALL
-	SELECT DISTINCT g.tgrelid, 'reference', NULL::name, NULL, NULL::name, g.tgnargs > 0
+	SELECT DISTINCT g.tgrelid, 'reference', NULL::name, NULL, NULL::name, g.tgnargs > 0, false
 	FROM pg_catalog.pg_trigger g
 		JOIN pg_catalog.pg_proc p ON p.oid = g.tgfoid AND p.proname = 'reference_change'
 		JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'shardlet'

@@ -99,8 +99,8 @@ sl_shell_substitute(Query *query)
 }
 
 /*
- * Indexes stay: unique ones hold over all shards, and prove that a join adds no
- * rows.  Paths that scan them are made for plain tables only, but estimates would
+ * Indexes stay: unique ones hold over all shards, or the user has asserted that they do
+ * (local_unique), and prove that a join adds no rows.  Paths that scan them are made for plain tables only, but estimates would
  * look for the smallest and largest values in them, unless they are hypothetical.
  */
 static void

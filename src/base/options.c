@@ -67,6 +67,7 @@ static const OwnOption table_options[] = {
 	{"key", NULL},
 	{"shard_id", check_id},
 	{"attached", check_bool},
+	{"local_unique", check_bool},
 };
 
 static const char *const mapping_extras[] = {"sslcert", "sslkey"};

@@ -59,7 +59,15 @@ typedef struct SlArrival
 	SlDefinition *definition;
 } SlArrival;
 
+/* What the caller of distribute() can choose. */
+typedef struct SlDistributeOptions
+{
+	bool		drops_foreign_keys; /* those that cannot be kept */
+	bool		local_unique;	/* keeps unique keys without the shard key */
+} SlDistributeOptions;
+
 extern void sl_table_check_server(void);
+extern void sl_distribute_tables(List *relids, List *keys, const char *map_name, SlDistributeOptions choices);
 
 /* table_key.c */
 extern void sl_table_check_key(const SlTable *table, const SlMap *map);

@@ -15,6 +15,7 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "nodes/makefuncs.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -110,9 +111,12 @@ move_to_shards(List *arrivals, bool drops_foreign_keys, const char *verb)
 	sl_fault("distribute_at_end");
 }
 
-/* Distributes tables, each of which is locked by then, by one map. */
-static void
-distribute_locked_tables(List *relids, List *keys, const char *map_name, bool drops_foreign_keys)
+/*
+ * Distributes tables, each of which is locked by then, by one map.  "keys" has the
+ * key of each of them: a list of column names, or NULL for a spread map.
+ */
+void
+sl_distribute_tables(List *relids, List *keys, const char *map_name, SlDistributeOptions choices)
 {
 	SlMap	   *map;
 	List	   *arrivals = NIL;
@@ -130,22 +134,35 @@ distribute_locked_tables(List *relids, List *keys, const char *map_name, bool dr
 	{
 		List	   *options = sl_table_options_sharded(map, lfirst(key), false);
 
+		if (choices.local_unique)
+			options = lappend(options, makeDefElem(pstrdup(SL_OPTION_LOCAL_UNIQUE), (Node *) makeString(pstrdup("true")), -1));
 		arrivals = lappend(arrivals, make_arrival(lfirst_oid(cell), options, map));
 	}
-	move_to_shards(arrivals, drops_foreign_keys, "distribute");
+	move_to_shards(arrivals, choices.drops_foreign_keys, "distribute");
 }
 
-/* distribute(tbl, map, key, drop_foreign_keys) */
+/* The last two arguments of both functions. */
+static SlDistributeOptions
+read_choices(FunctionCallInfo fcinfo)
+{
+	SlDistributeOptions choices = {
+		.drops_foreign_keys = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3),
+		.local_unique = !PG_ARGISNULL(4) && PG_GETARG_BOOL(4)
+	};
+
+	return choices;
+}
+
+/* distribute(tbl, map, key, drop_foreign_keys, local_unique) */
 Datum
 shardlet_distribute(PG_FUNCTION_ARGS)
 {
 	Oid			relid = sl_table_arg(fcinfo, 0);
 	char	   *map = sl_map_arg_name(fcinfo, 1, "map");
 	char	   *key = PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2));
-	bool		drops_foreign_keys = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
 
 	sl_check_writable("shardlet.distribute()");
-	distribute_locked_tables(list_make1_oid(relid), list_make1(key), map, drops_foreign_keys);
+	sl_distribute_tables(list_make1_oid(relid), list_make1(key), map, read_choices(fcinfo));
 	PG_RETURN_VOID();
 }
 
@@ -212,17 +229,16 @@ read_keys(FunctionCallInfo fcinfo, int table_count)
 	return result;
 }
 
-/* distribute_tables(tbls, map, keys, drop_foreign_keys) */
+/* distribute_tables(tbls, map, keys, drop_foreign_keys, local_unique) */
 Datum
 shardlet_distribute_tables(PG_FUNCTION_ARGS)
 {
 	List	   *relids = read_tables(fcinfo);
 	char	   *map = sl_map_arg_name(fcinfo, 1, "map");
 	List	   *keys = read_keys(fcinfo, list_length(relids));
-	bool		drops_foreign_keys = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
 
 	sl_check_writable("shardlet.distribute_tables()");
-	distribute_locked_tables(relids, keys, map, drops_foreign_keys);
+	sl_distribute_tables(relids, keys, map, read_choices(fcinfo));
 	PG_RETURN_VOID();
 }
 

@@ -105,7 +105,9 @@ static Verdict
 judge_both(const Search *search, const SlForeignKey *key, const Candidate *from, const Candidate *to)
 {
 	return search->sample->kind == SL_TABLE_PLACED ||
-		sl_foreign_key_follows(key, from->key, to->key) ? VERDICT_KEPT : VERDICT_BROKEN;
+		sl_foreign_key_follows(key, from->key, to->key) ||
+		sl_foreign_key_is_local(key->referenced_columns, search->sample->is_local_unique, to->key) ?
+		VERDICT_KEPT : VERDICT_BROKEN;
 }
 
 /* The table that it refers to is distributed already. */
@@ -121,7 +123,8 @@ judge_referenced(const Search *search, const SlForeignKey *key, const Candidate 
 	if (sample->kind == SL_TABLE_PLACED)
 		return sample->shard_id == to->shard_id ? VERDICT_KEPT : VERDICT_BROKEN;
 	return strcmp(sample->map, to->map) == 0 &&
-		sl_foreign_key_follows(key, from->key, sl_foreign_key_columns_of(to)) ?
+		(sl_foreign_key_follows(key, from->key, sl_foreign_key_columns_of(to)) ||
+		 sl_foreign_key_is_local(key->referenced_columns, to->is_local_unique, sl_foreign_key_columns_of(to))) ?
 		VERDICT_KEPT : VERDICT_BROKEN;
 }
 
@@ -163,6 +166,35 @@ can_have_key(Oid relid, List *columns)
 	return result;
 }
 
+static bool
+has_columns(Oid relid, List *columns)
+{
+	ListCell   *cell;
+
+	foreach(cell, columns)
+	{
+		if (get_attnum(relid, lfirst(cell)) == InvalidAttrNumber)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Returns the key that keeps the rows of the other table together with those of the
+ * candidate; NIL if there is none.  With local_unique, what is unique need not contain
+ * it, and a foreign key without it holds if both tables have its columns.
+ */
+static List *
+find_common_key(const Search *search, const SlForeignKey *key, const Candidate *candidate, Oid other,
+				bool is_referenced)
+{
+	List	   *columns = sl_foreign_key_follow(key, candidate->key, is_referenced);
+
+	if (!search->sample->is_local_unique)
+		return columns != NIL && can_have_key(other, columns) ? columns : NIL;
+	return columns != NIL || !has_columns(other, candidate->key) ? columns : candidate->key;
+}
+
 /*
  * The other table is on the router only.  By its foreign key it gets a key that
  * keeps the rows together; if there is none it can only be a reference table, and
@@ -171,10 +203,8 @@ can_have_key(Oid relid, List *columns)
 static Verdict
 judge_missing(Search *search, const SlForeignKey *key, const Candidate *candidate, Oid other, bool is_referenced)
 {
-	List	   *columns = sl_foreign_key_follow(key, candidate->key, is_referenced);
+	List	   *columns = find_common_key(search, key, candidate, other, is_referenced);
 
-	if (columns != NIL && !can_have_key(other, columns))
-		columns = NIL;
 	if (columns == NIL && search->sample->kind == SL_TABLE_SHARDED)
 	{
 		if (!is_referenced)
@@ -304,6 +334,7 @@ call_for_all(const Search *search)
 	int			count = list_length(search->candidates);
 	Datum	   *tables = palloc(sizeof(Datum) * count);
 	Datum	   *keys = palloc(sizeof(Datum) * count);
+	const char *local_unique = search->sample->is_local_unique ? ", local_unique => true" : "";
 
 	for (int i = 0; i < count; i++)
 	{
@@ -313,14 +344,14 @@ call_for_all(const Search *search)
 		keys[i] = CStringGetTextDatum(join_columns(candidate->key));
 	}
 	if (count == 1)
-		return psprintf("SELECT shardlet.distribute(%s, %s%s%s);",
+		return psprintf("SELECT shardlet.distribute(%s, %s%s%s%s);",
 						quote_literal_cstr(TextDatumGetCString(tables[0])),
 						quote_literal_cstr(search->sample->map),
 						search->sample->key_count > 0 ? ", " : "",
 						search->sample->key_count > 0 ?
-						quote_literal_cstr(TextDatumGetCString(keys[0])) : "");
-	return psprintf("SELECT shardlet.distribute_tables(%s, %s, %s);", array_literal(tables, count),
-					quote_literal_cstr(search->sample->map), array_literal(keys, count));
+						quote_literal_cstr(TextDatumGetCString(keys[0])) : "", local_unique);
+	return psprintf("SELECT shardlet.distribute_tables(%s, %s, %s%s);", array_literal(tables, count),
+					quote_literal_cstr(search->sample->map), array_literal(keys, count), local_unique);
 }
 
 /* The statements that would do it. */

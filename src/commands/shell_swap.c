@@ -170,7 +170,7 @@ sl_shell_disconnect(Oid relid, List *shards, const char *verb)
 		table_close(relation, NoLock);
 		CommandCounterIncrement();
 		rows += sl_table_fetch_rows(lfirst_oid(cell), shards);
-		(void) sl_reindex_relation(lfirst_oid(cell), REINDEX_REL_PROCESS_TOAST);
+		(void) sl_reindex_relation(lfirst_oid(cell), REINDEX_REL_PROCESS_TOAST | REINDEX_REL_CHECK_CONSTRAINTS);
 		CommandCounterIncrement();
 	}
 	return rows;

@@ -28,7 +28,8 @@
 /* One reason why a table cannot be distributed. */
 typedef struct Reason
 {
-	const char *sql;			/* $1: the table, $2: names of its key columns */
+	const char *sql;			/* $1: the table, $2: names of its key
+								 * columns, $3: unique keys may lack these */
 	const char *detail;			/* what the query returned follows */
 	const char *hint;
 } Reason;
@@ -113,10 +114,11 @@ static const Reason reasons[] = {
 		"Views or functions lean on the primary key in GROUP BY:",
 	"Foreign tables have no keys that a dump would restore. List all columns in GROUP BY there."},
 	{TREE_SQL "SELECT string_agg(i.indexrelid::regclass::text, ', ' ORDER BY i.indexrelid) FROM tree t JOIN pg_index i ON i.indrelid = t.oid"
-		" WHERE i.indisunique AND $2 IS NOT NULL AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)"
+		" WHERE i.indisunique AND NOT $3 AND $2 IS NOT NULL AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)"
 		" AND " LACKS_KEY_SQL,
 		"Unique indexes or constraints do not contain the key:",
-	"No shard can tell whether a value is unique over all of them. Add the key columns to these, or drop them."},
+	"No shard can tell whether a value is unique over all of them. Add the key columns to these, or drop them."
+	" If their values are unique over all shards, as those of identity columns, shardlet.next_id() and uuids are, local_unique => true keeps them."},
 	{TREE_SQL "SELECT string_agg(k.conname, ', ' ORDER BY k.conname) FROM tree t JOIN pg_constraint k ON k.conrelid = t.oid AND k.conexclop IS NOT NULL"
 		" JOIN pg_index i ON i.indexrelid = k.conindid"
 		" WHERE k.conparentid = 0 AND $2 IS NOT NULL AND (" LACKS_KEY_SQL
@@ -149,9 +151,9 @@ key_names(const SlTable *table)
 static void
 find_reasons(const SlTable *target, StringInfo details, StringInfo hints)
 {
-	Oid			types[] = {OIDOID, TEXTARRAYOID};
-	Datum		params[] = {ObjectIdGetDatum(target->relid), (Datum) 0};
-	char		nulls[] = {' ', target->kind == SL_TABLE_SHARDED ? ' ' : 'n', '\0'};
+	Oid			types[] = {OIDOID, TEXTARRAYOID, BOOLOID};
+	Datum		params[] = {ObjectIdGetDatum(target->relid), (Datum) 0, BoolGetDatum(target->is_local_unique)};
+	char		nulls[] = {' ', target->kind == SL_TABLE_SHARDED ? ' ' : 'n', ' ', '\0'};
 	int			level = sl_definition_begin_output();
 
 	if (target->kind == SL_TABLE_SHARDED)

@@ -5,6 +5,12 @@
  * Rows of one key are on one shard.  So a unique constraint holds everywhere if
  * it contains the key, and a foreign key if it leads to rows of the same key, or
  * to a table that every shard has.  distribute() has the same rules.
+ *
+ * A table that was distributed with local_unique may have unique constraints
+ * without the key: each shard enforces them for its rows, and the user has
+ * asserted that values are unique over all shards.  A foreign key may refer to one
+ * of these from any table of the map: the shards enforce that, too, so a row and
+ * the one that it refers to have the same key, or keys that happen to be on one shard.
  */
 #include "postgres.h"
 
@@ -26,6 +32,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "ddl/definition.h"
 
 /* PostgreSQL does not allow these on a foreign table. */
 bool
@@ -56,8 +63,9 @@ has_name(const List *names, const char *name)
 	return false;
 }
 
+/* "local_hint" says what a table with local_unique could have, or is NULL. */
 pg_noreturn static void
-refuse_unique(const SlTable *table, const char *what, const char *column)
+refuse_unique(const SlTable *table, const char *what, const char *column, const char *local_hint)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -65,24 +73,35 @@ refuse_unique(const SlTable *table, const char *what, const char *column)
 			column != NULL ?
 			errdetail("Key column \"%s\" is not part of it, and each shard sees its own rows only.", column) :
 			errdetail("The table has no key, and each shard sees its own rows only."),
-			column != NULL ? errhint("Add the column to it.") : 0);
+			column != NULL || local_hint != NULL ?
+			errhint("%s%s%s", column != NULL ? "Add the column to it." : "",
+					column != NULL && local_hint != NULL ? " " : "", local_hint != NULL ? local_hint : "") : 0);
 }
 
 /* All key columns must be among these names. */
 static void
-check_unique(const SlTable *table, const List *names, const char *what)
+check_key_columns(const SlTable *table, const List *names, const char *what, const char *local_hint)
 {
 	if (table->kind != SL_TABLE_SHARDED)
 		return;
 	if (table->key_count == 0)
-		refuse_unique(table, what, NULL);
+		refuse_unique(table, what, NULL, local_hint);
 	for (int i = 0; i < table->key_count; i++)
 	{
 		char	   *column = get_attname(table->relid, table->key[i], false);
 
 		if (!has_name(names, column))
-			refuse_unique(table, what, column);
+			refuse_unique(table, what, column, local_hint);
 	}
+}
+
+/* The same, unless each shard may enforce it for its own rows. */
+static void
+check_unique(const SlTable *table, const List *names, const char *what)
+{
+	if (!table->is_local_unique)
+		check_key_columns(table, names, what,
+						  "A table that was distributed with local_unique => true can have it as it is: each shard enforces it.");
 }
 
 /* Is the operator of an exclusion constraint, a list of names, equality? */
@@ -197,6 +216,21 @@ joins_keys(const SlTable *table, const SlTable *target, int place, const List *c
 	return false;
 }
 
+/*
+ * Does a foreign key with these referenced columns lead to a unique constraint that
+ * each shard enforces for itself?
+ */
+static bool
+refers_to_local_unique(const SlTable *target, const List *target_columns)
+{
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	foreach(cell, target_columns)
+		names = lappend(names, strVal(lfirst(cell)));
+	return sl_foreign_key_is_local(names, target->is_local_unique, sl_table_key_of(target));
+}
+
 static void
 check_same_map(const SlTable *table, const SlTable *target, const List *columns,
 			   const List *target_columns)
@@ -212,6 +246,8 @@ check_same_map(const SlTable *table, const SlTable *target, const List *columns,
 		refuse_foreign_key(table, psprintf("The router does not know the primary key of table \"%s\".",
 										   get_rel_name(target->relid)),
 						   "Name the columns that it refers to.");
+	if (refers_to_local_unique(target, target_columns))
+		return;
 	for (int i = 0; i < table->key_count; i++)
 	{
 		if (!joins_keys(table, target, i, columns, target_columns))
@@ -288,6 +324,18 @@ unique_columns(const Constraint *constraint, List *own)
 		list_copy_head(constraint->keys, list_length(constraint->keys) - 1) : constraint->keys;
 }
 
+/* Keys without overlaps are exclusion constraints, and need the shard key always. */
+static void
+check_unique_key(const SlTable *table, const Constraint *constraint, const List *columns)
+{
+	const char *what = constraint->contype == CONSTR_PRIMARY ? "primary key" : "unique constraint";
+
+	if (sl_is_of_periods(constraint))
+		check_key_columns(table, columns, what, NULL);
+	else
+		check_unique(table, columns, what);
+}
+
 /*
  * Refuses a constraint that cannot hold over shards.  "column" is the one whose
  * definition it is part of, or NULL.
@@ -303,11 +351,10 @@ sl_ddl_check_constraint(const SlTable *table, const Constraint *constraint, cons
 		case CONSTR_UNIQUE:
 			/* What is made of an index was checked when that was made. */
 			if (constraint->indexname == NULL)
-				check_unique(table, unique_columns(constraint, own),
-							 constraint->contype == CONSTR_PRIMARY ? "primary key" : "unique constraint");
+				check_unique_key(table, constraint, unique_columns(constraint, own));
 			break;
 		case CONSTR_EXCLUSION:
-			check_unique(table, equal_columns(constraint->exclusions), "exclusion constraint");
+			check_key_columns(table, equal_columns(constraint->exclusions), "exclusion constraint", NULL);
 			break;
 		case CONSTR_FOREIGN:
 			check_foreign_key(table, constraint,

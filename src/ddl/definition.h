@@ -141,6 +141,7 @@ extern List *sl_foreign_key_list_remote(SlConn *conn, const char *schema, const 
 extern char *sl_foreign_key_add_sql(const SlForeignKey *key);
 extern char *sl_foreign_key_drop_sql(const SlForeignKey *key);
 extern List *sl_foreign_key_follow(const SlForeignKey *key, List *columns, bool to_referenced);
+extern bool sl_foreign_key_is_local(List *referenced_columns, bool is_local_unique, List *referenced_key);
 extern bool sl_foreign_key_follows(const SlForeignKey *key, List *key_columns,
 								   List *referenced_key);
 extern List *sl_foreign_key_columns_of(const SlTable *table);

@@ -4,7 +4,10 @@
  *
  * A shard checks a foreign key if both rows are always on the same shard: both
  * tables belong to one map and the key columns of the one refer to those of the
- * other, or the other is a reference table, or both are placed on one shard.
+ * other, or the other is a reference table, or both are placed on one shard.  It also
+ * checks one that refers to a unique constraint which each shard enforces for
+ * itself (local_unique): rows that belong together have the same key then, because
+ * the application gives it to them, and another shard's row is none to refer to.
  *
  * A foreign key is never off without the user's knowledge.  Tables that refer to
  * each other are distributed together (foreign_key_plan.c); one that cannot be kept
@@ -148,6 +151,33 @@ sl_foreign_key_follows(const SlForeignKey *key, List *key_columns, List *referen
 			return false;
 	}
 	return true;
+}
+
+/*
+ * Does a foreign key refer to a unique constraint that each shard enforces for
+ * itself, since the table has local_unique and the columns referred to lack its shard
+ * key?  Then the shards enforce the foreign key as well, if both tables are of one
+ * map: a row's key has to be that of the row it refers to, and this is not checked
+ * as long as the rows of both keys are on one shard.
+ */
+bool
+sl_foreign_key_is_local(List *referenced_columns, bool is_local_unique, List *referenced_key)
+{
+	ListCell   *cell;
+	ListCell   *other;
+
+	if (!is_local_unique)
+		return false;
+	foreach(cell, referenced_key)
+	{
+		bool		is_found = false;
+
+		foreach(other, referenced_columns)
+			is_found = is_found || strcmp(lfirst(cell), lfirst(other)) == 0;
+		if (!is_found)
+			return true;
+	}
+	return false;
 }
 
 /* The names of a table's key columns. */

@@ -155,7 +155,8 @@ sl_ddl_plan_create_table(SlDdl *ddl)
 static bool
 is_colocated(const SlTable *table, const SlTable *other)
 {
-	if (table->kind != other->kind || table->key_count != other->key_count)
+	if (table->kind != other->kind || table->key_count != other->key_count ||
+		table->is_local_unique != other->is_local_unique)
 		return false;
 	if (table->kind == SL_TABLE_PLACED)
 		return table->shard_id == other->shard_id;
@@ -181,9 +182,10 @@ sl_ddl_check_attached(const SlTable *table, const RangeVar *name)
 				   get_rel_name(table->relid)),
 			errdetail(child == NULL ? "It is not distributed." : "It is not distributed in the same way."),
 			child == NULL && table->kind == SL_TABLE_SHARDED ?
-			errhint("SELECT shardlet.distribute(%s, %s%s%s);", quote_literal_cstr(name->relname),
+			errhint("SELECT shardlet.distribute(%s, %s%s%s%s);", quote_literal_cstr(name->relname),
 					quote_literal_cstr(table->map), table->key_count > 0 ? ", " : "",
-					table->key_count > 0 ? quote_literal_cstr(sl_table_list_names(sl_table_key_of(table))) : "") : 0);
+					table->key_count > 0 ? quote_literal_cstr(sl_table_list_names(sl_table_key_of(table))) : "",
+					table->is_local_unique ? ", local_unique => true" : "") : 0);
 }
 
 /* The partition that a subcommand of ALTER TABLE names, or NULL. */

@@ -33,6 +33,8 @@ typedef struct SlTable
 	Oid			key_types[SL_MAX_KEYS]; /* of these columns */
 	int32		shard_id;		/* placed */
 	bool		is_attached;	/* it was attached, not distributed */
+	bool		is_local_unique;	/* may have unique keys without the shard
+									 * key, which each shard enforces */
 	bool		is_shell;		/* sharded or placed, and an ordinary table in
 								 * the router's catalogs (shell_table.c) */
 	bool		is_partition;	/* of another shell table */
@@ -49,6 +51,7 @@ typedef struct SlTable
 #define SL_OPTION_KEY "key"
 #define SL_OPTION_SHARD_ID "shard_id"
 #define SL_OPTION_ATTACHED "attached"
+#define SL_OPTION_LOCAL_UNIQUE "local_unique"
 
 /* The arbiter of ON CONFLICT is hidden from the planner under this name. */
 #define SL_ARBITER_NAME "shardlet_arbiter"

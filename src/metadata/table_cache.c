@@ -84,7 +84,6 @@ sl_table_get_as(Oid relid, List *options)
 {
 	const char *map = sl_option_get(options, SL_OPTION_MAP);
 	const char *shard_id = sl_option_get(options, SL_OPTION_SHARD_ID);
-	const char *attached = sl_option_get(options, SL_OPTION_ATTACHED);
 	SlTable    *table;
 
 	if (map == NULL && shard_id == NULL)
@@ -99,8 +98,8 @@ sl_table_get_as(Oid relid, List *options)
 	}
 	else
 		table->shard_id = (int32) strtol(shard_id, NULL, 10);
-	if (attached != NULL)
-		(void) parse_bool(attached, &table->is_attached);
+	table->is_attached = sl_option_is_on(options, SL_OPTION_ATTACHED);
+	table->is_local_unique = sl_option_is_on(options, SL_OPTION_LOCAL_UNIQUE);
 	return table;
 }
 

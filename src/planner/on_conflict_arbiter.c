@@ -1,7 +1,7 @@
 /*
  * on_conflict_arbiter.c
- *		Hides the arbiter of INSERT ... ON CONFLICT on a sharded table from
- *		the planner.
+ *		ON CONFLICT on sharded tables: refuses what no shard can tell, and hides
+ *		the arbiter from the planner.
  *
  * infer_arbiter_indexes() looks for the index that ON CONFLICT (columns)
  * means, and raises an error because a foreign table has none; without an
@@ -16,6 +16,7 @@
 #include "nodes/makefuncs.h"
 #include "parser/parsetree.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 #include "compat.h"
 #include "metadata/table.h"
@@ -55,6 +56,37 @@ hide_arbiter(OnConflictExpr *conflict)
 	conflict->arbiterElems = NIL;
 	conflict->arbiterWhere = NULL;
 	conflict->constraint = InvalidOid;
+}
+
+/*
+ * Rows of a spread map go to the shards in turn, so a row that conflicts with a new one
+ * may be on any shard.
+ */
+static void
+refuse_spread(const Query *query)
+{
+	const RangeTblEntry *entry = rt_fetch(query->resultRelation, query->rtable);
+	const SlTable *table = sl_table_is_remote(entry->relid, entry->relkind) ? sl_table_get(entry->relid) : NULL;
+
+	if (table == NULL || table->kind != SL_TABLE_SHARDED || table->key_count > 0 || !table->is_local_unique)
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("ON CONFLICT is not supported for table \"%s\"", get_rel_name(entry->relid)),
+			errdetail("Its map \"%s\" spreads rows over the shards, and each shard sees its own rows only.", table->map),
+			errhint("Make values that are unique over all shards, as shardlet.next_id() does, and leave ON CONFLICT out."));
+}
+
+/* Raises an error if no shard can tell which rows of an INSERT conflict. */
+void
+sl_on_conflict_check(Query *query)
+{
+	ListCell   *cell;
+
+	if (query->commandType == CMD_INSERT && query->onConflict != NULL)
+		refuse_spread(query);
+	foreach(cell, query->hasModifyingCTE ? query->cteList : NIL)
+		sl_on_conflict_check(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery));
 }
 
 /*

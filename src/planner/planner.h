@@ -14,6 +14,7 @@
 extern void sl_planner_init(void);
 
 /* on_conflict_arbiter.c */
+extern void sl_on_conflict_check(Query *query);
 extern void sl_on_conflict_hide(Query *query);
 
 /* locking_subquery.c */

@@ -172,6 +172,7 @@ plan_distributed(Query *query, const char *source, int options, ParamListInfo pa
 	Query	   *sorted;
 	PlannedStmt *result;
 
+	sl_on_conflict_check(query);
 	complete_updates(query);
 	query = sl_row_security_apply(query);
 	placement = analyze_placement(query);
