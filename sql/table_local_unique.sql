@@ -182,6 +182,8 @@ SELECT count(*) FROM family WHERE tenant_id = :other;
 
 -- Values that are not unique over all shards: what was asserted does not hold, undistribute() finds it.
 INSERT INTO latecomer VALUES (1, :other, NULL);
+SELECT id FROM latecomer GROUP BY id HAVING count(*) > 1;
+SELECT count(*) FROM latecomer WHERE id = 1;
 SELECT shardlet.undistribute('latecomer');
 DELETE FROM latecomer WHERE tenant_id = :other;
 SELECT shardlet.undistribute('latecomer');

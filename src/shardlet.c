@@ -88,6 +88,7 @@ _PG_init(void)
 	sl_planner_init();
 	sl_shard_hook_init();
 	sl_ddl_init();
+	sl_new_tables_init();
 	sl_reference_change_init();
 	sl_import_init();
 	sl_new_shard_init();

@@ -162,6 +162,8 @@ extern bool sl_router_key_probe_finds(const SlRouterKeyProbe *probe, TupleTableS
 /* router_foreign_key_rule.c */
 extern void sl_router_key_rule_init(void);
 extern bool sl_router_key_keep(Oid constraint);
+extern List **sl_router_key_defer(List **constraints);
+extern void sl_router_key_check(List *constraints);
 
 /* on_conflict.c: ON CONFLICT, as the shards get it */
 typedef struct SlConflict

@@ -20,6 +20,7 @@
 #include "catalog/pg_inherits.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -28,6 +29,9 @@
 #include "metadata/router_foreign_key.h"
 
 static object_access_hook_type next_object_access = NULL;
+
+/* Where foreign keys are collected that are to be checked later, or NULL. */
+static List **deferred_keys = NULL;
 
 static const FormData_pg_constraint *
 get_row(HeapTuple constraint)
@@ -187,7 +191,7 @@ check_foreign_key(HeapTuple constraint, bool is_new)
 		check_incoming(constraint, is_new);
 }
 
-/* The row was just inserted or updated, and the command counter not incremented. */
+/* The row may have been inserted or updated just now, before the command counter was incremented. */
 static void
 check_constraint(Oid constraint, bool is_new)
 {
@@ -205,12 +209,49 @@ check_constraint(Oid constraint, bool is_new)
 	table_close(catalog, AccessShareLock);
 }
 
+/*
+ * Has foreign keys collected, while a table is created that may be distributed right
+ * after, instead of being checked; NULL ends that.  Returns what was set
+ * before.  The list is in TopTransactionContext.
+ */
+List **
+sl_router_key_defer(List **constraints)
+{
+	List	  **outer = deferred_keys;
+
+	deferred_keys = constraints;
+	return outer;
+}
+
+static void
+add_deferred(Oid constraint)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+
+	*deferred_keys = list_append_unique_oid(*deferred_keys, constraint);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Checks collected foreign keys, of a table that remains on the router. */
+void
+sl_router_key_check(List *constraints)
+{
+	ListCell   *cell;
+
+	foreach(cell, constraints)
+		check_constraint(lfirst_oid(cell), true);
+}
+
 static void
 watch_constraints(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
 	if (next_object_access != NULL)
 		next_object_access(access, class_id, object_id, sub_id, arg);
-	if (class_id == ConstraintRelationId && (access == OAT_POST_CREATE || access == OAT_POST_ALTER))
+	if (class_id != ConstraintRelationId || (access != OAT_POST_CREATE && access != OAT_POST_ALTER))
+		return;
+	if (deferred_keys != NULL)
+		add_deferred(object_id);
+	else
 		check_constraint(object_id, access == OAT_POST_CREATE);
 }
 

@@ -56,6 +56,18 @@ extern char *sl_fault_setting;
 extern void sl_forward_init(void);
 extern struct List *sl_forward_names(void);
 
+/* new_table_setting.c */
+typedef struct SlNewTableSetting
+{
+	const char *map;
+	const char *column;			/* tables that have it are distributed */
+	bool		local_unique;	/* as the argument of distribute() */
+} SlNewTableSetting;
+
+extern void sl_new_table_setting_init(void);
+extern bool sl_new_table_setting(SlNewTableSetting *result);
+extern const char *sl_new_table_setting_value(void);
+
 /* Values of sl_cross_shard. */
 enum
 {

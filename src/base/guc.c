@@ -221,6 +221,7 @@ sl_guc_init(void)
 								   setting->flags, NULL, NULL, NULL);
 	}
 	sl_forward_init();
+	sl_new_table_setting_init();
 	MarkGUCPrefixReserved("shardlet");
 	preloaded = process_shared_preload_libraries_in_progress;
 }

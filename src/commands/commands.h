@@ -64,10 +64,14 @@ typedef struct SlDistributeOptions
 {
 	bool		drops_foreign_keys; /* those that cannot be kept */
 	bool		local_unique;	/* keeps unique keys without the shard key */
+	bool		is_new;			/* the tables are gone if this fails */
 } SlDistributeOptions;
 
 extern void sl_table_check_server(void);
 extern void sl_distribute_tables(List *relids, List *keys, const char *map_name, SlDistributeOptions choices);
+
+/* new_tables.c */
+extern void sl_new_tables_init(void);
 
 /* table_key.c */
 extern void sl_table_check_key(const SlTable *table, const SlMap *map);
@@ -77,7 +81,7 @@ extern List *sl_table_options_sharded(const SlMap *map, const char *key, bool is
 extern List *sl_table_options_placed(const SlShard *shard, bool is_attached);
 
 /* foreign_key_plan.c */
-extern void sl_foreign_key_plan(List *arrivals, bool drops);
+extern void sl_foreign_key_plan(List *arrivals, SlDistributeOptions choices);
 extern Oid	sl_foreign_key_root(Oid relid);
 extern void sl_foreign_key_drop_on_router(const SlForeignKey *key);
 

@@ -99,11 +99,11 @@ finish_table(const SlArrival *arrival, const char *verb)
  * may reference each other.
  */
 static void
-move_to_shards(List *arrivals, bool drops_foreign_keys, const char *verb)
+move_to_shards(List *arrivals, SlDistributeOptions choices, const char *verb)
 {
 	ListCell   *cell;
 
-	sl_foreign_key_plan(arrivals, drops_foreign_keys);
+	sl_foreign_key_plan(arrivals, choices);
 	foreach(cell, arrivals)
 		send_table(lfirst(cell));
 	foreach(cell, arrivals)
@@ -138,7 +138,7 @@ sl_distribute_tables(List *relids, List *keys, const char *map_name, SlDistribut
 			options = lappend(options, makeDefElem(pstrdup(SL_OPTION_LOCAL_UNIQUE), (Node *) makeString(pstrdup("true")), -1));
 		arrivals = lappend(arrivals, make_arrival(lfirst_oid(cell), options, map));
 	}
-	move_to_shards(arrivals, choices.drops_foreign_keys, "distribute");
+	move_to_shards(arrivals, choices, "distribute");
 }
 
 /* The last two arguments of both functions. */
@@ -248,6 +248,7 @@ shardlet_place(PG_FUNCTION_ARGS)
 {
 	Oid			relid = sl_table_arg(fcinfo, 0);
 	SlShard    *shard = sl_shard_by_name(sl_map_arg_name(fcinfo, 1, "shard"), false);
+	SlDistributeOptions choices = {0};
 	SlArrival  *arrival;
 
 	sl_check_writable("shardlet.place()");
@@ -256,6 +257,6 @@ shardlet_place(PG_FUNCTION_ARGS)
 	sl_table_check_own(relid);
 	sl_table_check_kind(relid);
 	arrival = make_arrival(relid, sl_table_options_placed(shard, false), NULL);
-	move_to_shards(list_make1(arrival), false, "place");
+	move_to_shards(list_make1(arrival), choices, "place");
 	PG_RETURN_VOID();
 }

@@ -51,6 +51,7 @@ typedef struct Search
 	const SlTable *sample;		/* kind, map and shard of those given */
 	List	   *candidates;
 	bool		drops;			/* what cannot be kept goes */
+	bool		is_new;			/* those given do not exist without this call */
 	List	   *seen;			/* OIDs of foreign keys */
 	List	   *references;		/* OIDs of tables that could be reference
 								 * tables */
@@ -278,7 +279,7 @@ add_line(StringInfo lines, const char *line)
 static const char *
 drop_hint(const Search *search)
 {
-	return search->sample->kind == SL_TABLE_PLACED ? "" :
+	return search->sample->kind == SL_TABLE_PLACED || search->is_new ? "" :
 		" To do without: drop_foreign_keys => true.";
 }
 
@@ -327,22 +328,27 @@ join_columns(List *columns)
 	return result.data;
 }
 
-/* The call that takes all tables. */
+/* The call that takes all tables; of a table that is just created, all others. */
 static char *
 call_for_all(const Search *search)
 {
-	int			count = list_length(search->candidates);
-	Datum	   *tables = palloc(sizeof(Datum) * count);
-	Datum	   *keys = palloc(sizeof(Datum) * count);
+	int			length = list_length(search->candidates);
+	int			count = 0;
+	Datum	   *tables = palloc(sizeof(Datum) * length);
+	Datum	   *keys = palloc(sizeof(Datum) * length);
 	const char *local_unique = search->sample->is_local_unique ? ", local_unique => true" : "";
 
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < length; i++)
 	{
 		const Candidate *candidate = list_nth(search->candidates, i);
 
-		tables[i] = CStringGetTextDatum(qualified_name(candidate->relid));
-		keys[i] = CStringGetTextDatum(join_columns(candidate->key));
+		if (search->is_new && candidate->arrival != NULL)
+			continue;
+		tables[count] = CStringGetTextDatum(qualified_name(candidate->relid));
+		keys[count++] = CStringGetTextDatum(join_columns(candidate->key));
 	}
+	if (count == 0)
+		return "";
 	if (count == 1)
 		return psprintf("SELECT shardlet.distribute(%s, %s%s%s%s);",
 						quote_literal_cstr(TextDatumGetCString(tables[0])),
@@ -458,9 +464,10 @@ drop_incoming(const Search *search)
  * foreign keys that cannot be kept, or takes them out.
  */
 void
-sl_foreign_key_plan(List *arrivals, bool drops)
+sl_foreign_key_plan(List *arrivals, SlDistributeOptions choices)
 {
-	Search		search = {.drops = drops};
+	bool		drops = choices.drops_foreign_keys;
+	Search		search = {.drops = drops,.is_new = choices.is_new};
 	ListCell   *cell;
 
 	foreach(cell, arrivals)

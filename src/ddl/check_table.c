@@ -117,7 +117,7 @@ static const Reason reasons[] = {
 		" WHERE i.indisunique AND NOT $3 AND $2 IS NOT NULL AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)"
 		" AND " LACKS_KEY_SQL,
 		"Unique indexes or constraints do not contain the key:",
-	"No shard can tell whether a value is unique over all of them. Add the key columns to these, or drop them."
+		"No shard can tell whether a value is unique over all of them. Add the key columns to these, or drop them."
 	" If their values are unique over all shards, as those of identity columns, shardlet.next_id() and uuids are, local_unique => true keeps them."},
 	{TREE_SQL "SELECT string_agg(k.conname, ', ' ORDER BY k.conname) FROM tree t JOIN pg_constraint k ON k.conrelid = t.oid AND k.conexclop IS NOT NULL"
 		" JOIN pg_index i ON i.indexrelid = k.conindid"
