@@ -1,5 +1,20 @@
 -- Shards.
 
+-- DDL that shards have missed while they were offline: src/metadata/missed_ddl.c knows the columns by number.  The condition
+-- is a query that the shard answers first; with "f" it does not execute the statement.
+CREATE TABLE shardlet.catalog_missed_ddl (
+	shard_id int NOT NULL,
+	id bigint NOT NULL,
+	statement text NOT NULL,
+	condition text,
+	role text NOT NULL,
+	settings text[] NOT NULL,
+	CONSTRAINT catalog_missed_ddl_pkey PRIMARY KEY (shard_id, id)
+);
+CREATE SEQUENCE shardlet.missed_ddl_id_seq;
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_missed_ddl', '');
+SELECT pg_catalog.pg_extension_config_dump('shardlet.missed_ddl_id_seq', '');
+
 CREATE FUNCTION shardlet.add_shard(
 	shard name,
 	conninfo text DEFAULT NULL,

@@ -136,6 +136,12 @@ FROM (
 	WHERE g.tgparentid = 0) t;
 COMMENT ON VIEW shardlet.tables IS 'tables that live on shards';
 
+CREATE VIEW shardlet.missed_ddl AS
+SELECT s.shard, d.id, d.statement, d.role
+FROM shardlet.catalog_missed_ddl d
+	LEFT JOIN shardlet.shards s ON s.id = d.shard_id;
+COMMENT ON VIEW shardlet.missed_ddl IS 'DDL that offline shards execute before they are online again, in this order of id';
+
 GRANT SELECT ON shardlet.tables TO PUBLIC;
 GRANT SELECT ON shardlet.shards, shardlet.maps, shardlet.map_shards, shardlet.shardlets,
 	shardlet.map_documents TO PUBLIC;

@@ -51,10 +51,13 @@ static const char *const object_names[SL_CATALOG_COUNT] = {
 	[SL_SECRET_TABLE] = "catalog_secret",
 	[SL_TABLE_TABLE] = "catalog_table",
 	[SL_TABLE_INDEX] = "catalog_table_pkey",
+	[SL_MISSED_DDL_TABLE] = "catalog_missed_ddl",
+	[SL_MISSED_DDL_INDEX] = "catalog_missed_ddl_pkey",
 	[SL_MAP_SEQUENCE] = "map_id_seq",
 	[SL_SHARD_SEQUENCE] = "shard_id_seq",
 	[SL_SHARDLET_SEQUENCE] = "shardlet_id_seq",
 	[SL_MOVE_SEQUENCE] = "move_id_seq",
+	[SL_MISSED_DDL_SEQUENCE] = "missed_ddl_id_seq",
 	[SL_ID_SEQUENCE] = "next_id_seq",
 };
 

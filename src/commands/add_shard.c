@@ -29,6 +29,7 @@
 #include "commands/commands.h"
 #include "compat.h"
 #include "executor/multi_shard.h"
+#include "metadata/missed_ddl.h"
 #include "metadata/table.h"
 #include "reference/reference.h"
 
@@ -353,6 +354,7 @@ catch_up(const char *name, bool maps_differ)
 
 	if (shard->state == SL_STATE_OFFLINE)
 		return;
+	sl_ddl_replay(shard);
 	if (maps_differ)
 		sl_publish_all_to(shard);
 	sl_reference_catch_up(shard);
@@ -569,6 +571,7 @@ shardlet_drop_shard(PG_FUNCTION_ARGS)
 				errhint("shardlet.undistribute() or shardlet.detach() the tables first, or use force => true."));
 	ObjectAddressSet(object, ForeignServerRelationId, shard->server);
 	sl_map_forget_shard(shard->id);
+	sl_missed_ddl_forget(shard->id);
 	performDeletion(&object, DROP_CASCADE, 0);
 
 	/*

@@ -25,6 +25,7 @@
 
 #include "base/base.h"
 #include "commands/commands.h"
+#include "metadata/missed_ddl.h"
 #include "reference/reference.h"
 
 static object_access_hook_type next_object_access = NULL;
@@ -122,20 +123,22 @@ check_return(Oid server, List *options)
 	const char *before = sl_option_get(former->options, "state");
 	const char *after = sl_option_get(options, "state");
 	bool		has_copies;
+	bool		is_behind;
 
 	if (sl_shard_is_registering || before == NULL ||
 		sl_state_parse(before) != SL_STATE_OFFLINE ||
 		(after != NULL && sl_state_parse(after) == SL_STATE_OFFLINE))
 		return;
 	has_copies = sl_reference_all() != NIL;
-	if (!has_copies && !sl_map_shard_is_behind(shard_id_of(options)))
+	is_behind = sl_map_shard_is_behind(shard_id_of(options));
+	if (!has_copies && !is_behind && sl_missed_ddl_list(shard_id_of(options)) == NIL)
 		return;
 	ereport(ERROR,
 			errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			errmsg("shard \"%s\" has to be brought up to date before it is online",
 				   former->servername),
 			has_copies ? errdetail("There are reference tables, and it has missed changes of them.") :
-			errdetail("It has missed changes of maps."),
+			is_behind ? errdetail("It has missed changes of maps.") : errdetail("It has missed DDL statements."),
 			errhint("SELECT shardlet.alter_shard('%s', state => 'online');", former->servername));
 }
 

@@ -436,6 +436,7 @@ extern bool sl_session_is_current(const SlConn *conn);
 extern void sl_session_send(SlConn *conn);
 extern void sl_session_note(SlConn *conn);
 extern bool sl_session_keeps(const char *name);
+extern List *sl_session_list(void);
 
 /* prepared_commands.c */
 extern bool sl_prepared_begin(SlConn *conn, const char *sql);

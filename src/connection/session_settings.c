@@ -114,6 +114,20 @@ sl_session_keeps(const char *name)
 	return false;
 }
 
+/*
+ * Returns those of the session as "name=value", with which the session of a later
+ * statement can be given the same meaning.
+ */
+List *
+sl_session_list(void)
+{
+	List	   *result = list_make1(psprintf("%s=%s", names[SETTING_PATH], namespace_search_path));
+
+	for (int i = SETTING_FIRST_OF_SESSION; i < SETTING_LOCK_TIMEOUT; i++)
+		result = lappend(result, psprintf("%s=%s", names[i], GetConfigOption(names[i], false, false)));
+	return result;
+}
+
 static const char *
 get_search_path(const SlConn *conn)
 {

@@ -14,7 +14,9 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
+#include "catalog/heap.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_type.h"
@@ -24,6 +26,8 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "parser/parse_node.h"
+#include "parser/parse_type.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -126,7 +130,7 @@ sl_ddl_draws(Oid relid, const char *column)
 static SlDdlStep *
 make_step(List *shards, char *sql)
 {
-	SlDdlStep  *step = palloc(sizeof(SlDdlStep));
+	SlDdlStep  *step = palloc0(sizeof(SlDdlStep));
 
 	step->shards = shards;
 	step->sql = sql;
@@ -436,6 +440,86 @@ add_stable_column(const SlDdl *ddl, const SlTable *table, const char *table_name
 	result->after = list_make1(make_step(sl_table_homes(table),
 										 psprintf("ALTER TABLE %s ALTER COLUMN %s SET DEFAULT %s",
 												  table_name, quote_identifier(column->colname), written)));
+}
+
+/* Is the default, as it will be evaluated for existing rows, NULL? */
+static bool
+is_null_default(Node *expression)
+{
+	EState	   *estate = CreateExecutorState();
+	ExprState  *state = ExecPrepareExpr((Expr *) expression, estate);
+	bool		is_null;
+
+	(void) ExecEvalExprSwitchContext(state, GetPerTupleExprContext(estate), &is_null);
+	FreeExecutorState(estate);
+	return is_null;
+}
+
+/* Is it what looks like a type, and is a default as well? */
+static bool
+is_serial(const TypeName *type)
+{
+	static const char *const names[] = {"smallserial", "serial2", "serial", "serial4", "bigserial", "serial8"};
+
+	for (int i = 0; i < (int) lengthof(names); i++)
+	{
+		if (list_length(type->names) == 1 && strcmp(strVal(linitial(type->names)), names[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+is_users(Oid function, void *context)
+{
+	return function >= FirstNormalObjectId;
+}
+
+/* Finds what runs code of a user: functions, and checks of domains. */
+static bool
+find_users_code(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, CoerceToDomain) || check_functions_in_node(node, is_users, context))
+		return true;
+	return expression_tree_walker(node, find_users_code, context);
+}
+
+/*
+ * Can a column be added without a look at rows, which all get the same value, and
+ * without running code of a user, which could do anything on the shard?  The
+ * column does not exist yet.  Domains may have defaults and checks of their own.
+ */
+bool
+sl_ddl_adds_constant(const SlTable *table, const ColumnDef *column)
+{
+	int32		typmod;
+	Oid			type;
+	bool		wants_value = false;
+	Node	   *expression = NULL;
+	ListCell   *cell;
+
+	if (is_serial(column->typeName))
+		return false;
+	typenameTypeIdAndMod(NULL, column->typeName, &type, &typmod);
+	if (getBaseType(type) != type)
+		return false;
+	foreach(cell, column->constraints)
+	{
+		const Constraint *constraint = lfirst(cell);
+
+		if (constraint->contype == CONSTR_NOTNULL)
+			wants_value = true;
+		else if (constraint->contype == CONSTR_DEFAULT)
+			expression = cookDefault(make_parsestate(NULL), copyObject(constraint->raw_expr), type, typmod,
+									 column->colname, 0);
+		else if (constraint->contype != CONSTR_NULL)
+			return false;
+	}
+	if (contain_volatile_functions(expression) || find_users_code(expression, NULL))
+		return false;
+	return !wants_value || (expression != NULL && !is_null_default(expression));
 }
 
 /*

@@ -463,9 +463,10 @@ change_owner(SlDdl *ddl, const Alteration *alteration, const AlterTableCmd *comm
 {
 	char	   *role = get_rolespec_name(command->newowner);
 	List	   *shards = sl_ddl_shards_with_role(sl_table_homes(alteration->table), role);
+	char	   *sql = psprintf("ALTER TABLE %s OWNER TO %s", alteration->name, quote_identifier(role));
 
-	sl_ddl_add_step(ddl, shards, psprintf("ALTER TABLE %s OWNER TO %s", alteration->name,
-										  quote_identifier(role)));
+	sl_ddl_add_step(ddl, shards, sql);
+	sl_ddl_add_step_if(ddl, ddl->offline, sql, sl_ddl_role_condition(role, alteration->table));
 }
 
 /* What the column draws from is the router's; its place on shards is ours. */
@@ -609,13 +610,8 @@ declare_primary_key(const SlTable *table, const Constraint *constraint)
 static void
 guard_again(SlDdl *ddl, const SlTable *table)
 {
-	List	   *shards = sl_guard_trigger_shards(sl_table_homes(table));
-
-	if (table->kind == SL_TABLE_SHARDED && shards != NIL)
-		sl_ddl_add_step(ddl, shards,
-						sl_guard_trigger_sql(get_namespace_name(get_rel_namespace(table->relid)),
-											 get_rel_name(table->relid), table->map,
-											 sl_table_key_of(table)));
+	if (table->kind == SL_TABLE_SHARDED)
+		sl_ddl_add_guard(ddl, table, sl_table_key_of(table));
 }
 
 /*

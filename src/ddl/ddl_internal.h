@@ -31,6 +31,8 @@ struct SlDdl
 	bool		is_separate;	/* outside of the transaction, shards first */
 	bool		is_router_first;	/* though it is separate */
 	List	   *shards;			/* that must be available: SlShards */
+	List	   *offline;		/* those of them that execute it later */
+	char	   *condition;		/* for these: see SlDdlStep */
 	List	   *dropped;		/* OIDs of tables that the shards drop too */
 	List	   *opened;			/* OIDs of shell tables that statements on the
 								 * router may access; InvalidOid: they may
@@ -47,6 +49,8 @@ typedef struct SlDdlStep
 {
 	List	   *shards;
 	char	   *sql;
+	char	   *condition;		/* for shards that execute it later: a query
+								 * that says whether they have to, or NULL */
 } SlDdlStep;
 
 /* Part of a source, both ends as offsets. */
@@ -66,12 +70,21 @@ typedef struct SlChange
 /* send.c */
 extern void sl_ddl_add_shards(SlDdl *ddl, List *shards);
 extern void sl_ddl_add_step(SlDdl *ddl, List *shards, char *sql);
-extern void sl_ddl_check_shards(const SlDdl *ddl);
+extern void sl_ddl_add_step_if(SlDdl *ddl, List *shards, char *sql, char *condition);
+extern void sl_ddl_add_guard(SlDdl *ddl, const SlTable *table, List *key);
+extern void sl_ddl_check_shards(SlDdl *ddl);
 extern void sl_ddl_send(SlDdl *ddl);
 extern void sl_ddl_run_now(List *shards, char *sql);
 extern SlReply *sl_ddl_query_shard(List *shards, const char *sql, const char *param, int *count);
 extern List *sl_ddl_shards_with_role(List *shards, const char *role);
 extern List *sl_ddl_shards_that(List *shards, const char *sql, const char *param, bool answer);
+
+/* offline_shard.c */
+extern char *sl_ddl_role_condition(const char *role, const SlTable *table);
+extern List *sl_ddl_offline_shards(List *shards, bool is_offline);
+extern void sl_ddl_note_offline(SlDdl *ddl);
+extern const char *sl_ddl_remote_role(const SlShard *shard);
+extern void sl_ddl_store_missed(const SlDdl *ddl);
 
 /* statement_text.c */
 extern char *sl_ddl_text(const SlDdl *ddl);
@@ -159,6 +172,7 @@ typedef struct SlColumnText
 extern AlterTableCmd *sl_ddl_local_column(const AlterTableCmd *command);
 extern SlColumnText sl_ddl_add_column(const SlDdl *ddl, const SlTable *table, const char *table_name,
 									  const ColumnDef *column, SlSpan span);
+extern bool sl_ddl_adds_constant(const SlTable *table, const ColumnDef *column);
 extern bool sl_ddl_draws(Oid relid, const char *column);
 extern void sl_ddl_set_own_default(SlDdl *ddl, const SlTable *table, const char *table_name,
 								   const char *column);

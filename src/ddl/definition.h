@@ -147,4 +147,7 @@ extern bool sl_foreign_key_follows(const SlForeignKey *key, List *key_columns,
 extern List *sl_foreign_key_columns_of(const SlTable *table);
 extern void sl_foreign_key_warn(const SlForeignKey *key, const char *reason, const char *when);
 
+/* replay.c */
+extern void sl_ddl_replay(const SlShard *shard);
+
 #endif							/* SL_DEFINITION_H */

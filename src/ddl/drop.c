@@ -74,13 +74,23 @@ stays_on_shards(const SlTable *table)
 
 /* Tables that were there before are the shards' own again. */
 static void
-drop_guard_trigger(const SlTable *table)
+drop_guard_trigger(SlDdl *ddl, const SlTable *table)
 {
+	char	   *name = sl_ddl_name(table->relid);
+	ListCell   *cell;
+
 	if (table->kind == SL_TABLE_PLACED || !table->is_attached || sl_ddl_has_lost_shard(table))
 		return;
 	sl_ddl_check_owner(table->relid);
 	sl_guard_trigger_drop(sl_table_homes(table), get_namespace_name(get_rel_namespace(table->relid)),
 						  get_rel_name(table->relid));
+	foreach(cell, sl_ddl_offline_shards(sl_table_homes(table), true))
+	{
+		if (!((SlShard *) lfirst(cell))->bare)
+			sl_ddl_add_step(ddl, list_make1(lfirst(cell)),
+							psprintf("SELECT " SL_INTERNAL_SCHEMA ".unguard_table(pg_catalog.to_regclass(%s))",
+									 quote_literal_cstr(name)));
+	}
 }
 
 /* DROP TABLE works for foreign tables too, whether or not their map exists. */
@@ -111,7 +121,7 @@ plan_drop_table(SlDdl *ddl)
 		else
 			plain = lappend(plain, lfirst(cell));
 		if (table != NULL && stays_on_shards(table))
-			drop_guard_trigger(table);
+			drop_guard_trigger(ddl, table);
 		if (table == NULL || stays_on_shards(table) || list_member_oid(ddl->dropped, table->relid))
 			continue;
 		tables = lappend(tables, table);
@@ -127,6 +137,13 @@ plan_drop_table(SlDdl *ddl)
 	return true;
 }
 
+/* An offline shard may not have a reference table yet, and gets it without the object. */
+static const char *
+if_copied(const SlTable *table)
+{
+	return table->kind == SL_TABLE_REFERENCE ? "IF EXISTS " : "";
+}
+
 static void
 drop_index_on_shards(SlDdl *ddl, const DropStmt *statement, const SlIndex *index)
 {
@@ -138,8 +155,8 @@ drop_index_on_shards(SlDdl *ddl, const DropStmt *statement, const SlIndex *index
 	}
 	sl_ddl_check_index_at_rest(index->table, index->name);
 	sl_ddl_add_step(ddl, sl_table_homes(index->table),
-					psprintf("DROP INDEX %s%s%s", statement->concurrent ? "CONCURRENTLY " : "",
-							 index->name, behavior_text(statement)));
+					psprintf("DROP INDEX %s%s%s%s", statement->concurrent ? "CONCURRENTLY " : "",
+							 if_copied(index->table), index->name, behavior_text(statement)));
 }
 
 static bool
@@ -186,7 +203,8 @@ plan_drop_statistics(SlDdl *ddl)
 
 		if (found != NULL)
 			sl_ddl_add_step(ddl, sl_table_homes(found->table),
-							psprintf("DROP STATISTICS %s%s", found->name, behavior_text(statement)));
+							psprintf("DROP STATISTICS %s%s%s", if_copied(found->table), found->name,
+									 behavior_text(statement)));
 	}
 	if (ddl->steps == NIL)
 		return false;

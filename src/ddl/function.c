@@ -65,10 +65,16 @@ check_may_create(List *shards, const char *signature)
 {
 	static const char sql[] = "SELECT current_user OPERATOR(pg_catalog.=) $1";
 	List	   *others;
+	ListCell   *cell;
 
 	if (superuser())
 		return;
 	others = sl_ddl_shards_that(shards, sql, GetUserNameFromId(GetUserId(), false), false);
+	foreach(cell, sl_ddl_offline_shards(shards, true))
+	{
+		if (strcmp(sl_ddl_remote_role(lfirst(cell)), GetUserNameFromId(GetUserId(), false)) != 0)
+			others = lappend(others, lfirst(cell));
+	}
 	if (others == NIL)
 		return;
 	ereport(ERROR,
@@ -117,6 +123,30 @@ create_function_on_shards(SlDdl *ddl, List *shards, Oid function, const char *si
 	sl_ddl_add_step(ddl, shards, pstrdup(definition));
 }
 
+/* Writes what creates a function later, unless the shard has another one then. */
+static char *
+write_later(Oid function, const char *signature, const char *definition, const char *replaced)
+{
+	static const char template[] = "DECLARE path text := pg_catalog.current_setting('search_path'); found text; wanted text := %s; former text := %s;"
+	" BEGIN"
+	" PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);"
+	" found := (SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE p.oid = to_regprocedure(%s));"
+	" IF found IS NULL AND %s OR found <> wanted AND found IS DISTINCT FROM former THEN"
+	" RAISE EXCEPTION USING ERRCODE = 'SL006', MESSAGE = %s; END IF;"
+	" IF found IS NULL AND to_regnamespace(%s) IS NULL THEN EXECUTE %s; END IF;"
+	" PERFORM set_config('search_path', path, true);"
+	" IF found IS DISTINCT FROM wanted THEN EXECUTE wanted; END IF;"
+	" END";
+	const char *schema = quote_identifier(get_namespace_name(get_func_namespace(function)));
+	char	   *body = psprintf(template, quote_literal_cstr(definition),
+								replaced != NULL ? quote_literal_cstr(replaced) : "NULL", quote_literal_cstr(signature),
+								belongs_to_extension(function) ? "true" : "false",
+								quote_literal_cstr(psprintf("function %s differs on the shard", signature)),
+								quote_literal_cstr(schema), quote_literal_cstr(psprintf("CREATE SCHEMA %s", schema)));
+
+	return psprintf("DO %s", quote_literal_cstr(body));
+}
+
 /*
  * Adds steps that create a function on the shards that lack it.  "replaced" is the
  * definition that it may have there besides, or NULL.
@@ -131,7 +161,8 @@ send_function(SlDdl *ddl, List *shards, Oid function, const char *replaced)
 	List	   *missing = NIL;
 	int			level = sl_deparse_begin_plain();
 	int			count;
-	SlReply    *replies = sl_ddl_query_shard(shards, sql, signature, &count);
+	SlReply    *replies = sl_ddl_query_shard(sl_ddl_offline_shards(shards, false), sql, signature, &count);
+	List	   *offline = sl_ddl_offline_shards(shards, true);
 
 	sl_deparse_end_plain(level);
 	for (int i = 0; i < count; i++)
@@ -148,6 +179,11 @@ send_function(SlDdl *ddl, List *shards, Oid function, const char *replaced)
 	}
 	if (missing != NIL)
 		create_function_on_shards(ddl, missing, function, signature, definition);
+	if (offline != NIL)
+	{
+		check_may_create(offline, signature);
+		sl_ddl_add_step(ddl, offline, write_later(function, signature, definition, replaced));
+	}
 }
 
 /* Adds steps that create a function on the shards that lack it. */

@@ -116,6 +116,23 @@ intersect_shards(const List *a, const List *b)
 	return list_difference_ptr(a, list_difference_ptr(a, b));
 }
 
+/* Shards that are offline have to say later whether they have the role, and the table. */
+static void
+grant_later(SlDdl *ddl, const GrantStmt *statement, const char *role)
+{
+	ListCell   *cell;
+
+	foreach(cell, ddl->state)
+	{
+		const SlTable *table = lfirst(cell);
+
+		sl_ddl_add_step_if(ddl, intersect_shards(sl_table_homes(table), ddl->offline),
+						   grant_text(statement, list_make1(unconstify(SlTable *, table)),
+									  role != NULL ? quote_identifier(role) : "PUBLIC"),
+						   sl_ddl_role_condition(role, table));
+	}
+}
+
 /* Shards are queried for roles only when the statement was allowed on the router. */
 static void
 finish_grant(SlDdl *ddl)
@@ -130,7 +147,8 @@ finish_grant(SlDdl *ddl)
 		RoleSpec   *grantee = lfirst(cell);
 		bool		is_public = grantee->roletype == ROLESPEC_PUBLIC;
 		char	   *role = is_public ? NULL : get_rolespec_name(grantee);
-		List	   *shards = is_public ? ddl->shards : sl_ddl_shards_with_role(ddl->shards, role);
+		List	   *shards = is_public ? sl_ddl_offline_shards(ddl->shards, false) :
+		sl_ddl_shards_with_role(ddl->shards, role);
 
 		foreach(group_cell, groups)
 		{
@@ -140,6 +158,7 @@ finish_grant(SlDdl *ddl)
 							grant_text(statement, group->tables,
 									   is_public ? "PUBLIC" : quote_identifier(role)));
 		}
+		grant_later(ddl, statement, role);
 	}
 }
 

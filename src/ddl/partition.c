@@ -223,13 +223,7 @@ sl_ddl_guard_detached(SlDdl *ddl, const AlterTableCmd *command)
 {
 	const RangeVar *name = find_partition(command, AT_DetachPartition);
 	const SlTable *child = name != NULL ? sl_ddl_table(name) : NULL;
-	List	   *shards;
 
-	if (child == NULL || child->kind != SL_TABLE_SHARDED)
-		return;
-	shards = sl_guard_trigger_shards(sl_table_homes(child));
-	if (shards != NIL)
-		sl_ddl_add_step(ddl, shards, sl_guard_trigger_sql(get_namespace_name(get_rel_namespace(child->relid)),
-														  get_rel_name(child->relid), child->map,
-														  sl_table_key_of(child)));
+	if (child != NULL && child->kind == SL_TABLE_SHARDED)
+		sl_ddl_add_guard(ddl, child, sl_table_key_of(child));
 }

@@ -94,11 +94,7 @@ guard_again(SlDdl *ddl, const SlTable *table, const RenameStmt *statement)
 		if (strcmp(lfirst(cell), statement->subname) == 0)
 			lfirst(cell) = statement->newname;
 	}
-	if (sl_guard_trigger_shards(sl_table_homes(table)) == NIL)
-		return;
-	sl_ddl_add_step(ddl, sl_guard_trigger_shards(sl_table_homes(table)),
-					sl_guard_trigger_sql(get_namespace_name(get_rel_namespace(table->relid)),
-										 get_rel_name(table->relid), table->map, key));
+	sl_ddl_add_guard(ddl, table, key);
 }
 
 static void
@@ -311,6 +307,9 @@ finish_schema(SlDdl *ddl)
 	ddl->steps = NIL;
 	sl_ddl_add_step(ddl, sl_ddl_shards_that(ddl->shards, sql, statement->newschema, false),
 					psprintf("CREATE SCHEMA %s", quote_identifier(statement->newschema)));
+	sl_ddl_add_step_if(ddl, ddl->offline, psprintf("CREATE SCHEMA %s", quote_identifier(statement->newschema)),
+					   psprintf("SELECT pg_catalog.to_regnamespace(%s) IS NULL",
+								quote_literal_cstr(quote_identifier(statement->newschema))));
 	ddl->steps = list_concat(ddl->steps, move);
 }
 

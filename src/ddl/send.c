@@ -6,6 +6,7 @@
 
 #include "access/xact.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 
 #include "base/base.h"
 #include "ddl/ddl_internal.h"
@@ -21,6 +22,13 @@ sl_ddl_add_shards(SlDdl *ddl, List *shards)
 void
 sl_ddl_add_step(SlDdl *ddl, List *shards, char *sql)
 {
+	sl_ddl_add_step_if(ddl, shards, sql, NULL);
+}
+
+/* The same with a condition that shards check if they execute the step later. */
+void
+sl_ddl_add_step_if(SlDdl *ddl, List *shards, char *sql, char *condition)
+{
 	SlDdlStep  *step;
 
 	if (shards == NIL)
@@ -28,29 +36,52 @@ sl_ddl_add_step(SlDdl *ddl, List *shards, char *sql)
 	step = palloc(sizeof(SlDdlStep));
 	step->shards = shards;
 	step->sql = sql;
+	step->condition = condition;
 	ddl->steps = lappend(ddl->steps, step);
 	sl_ddl_add_shards(ddl, shards);
 }
 
-/* Before anything happens: a shard that is offline would miss the statement. */
+/* Adds the step that guards a table on the shards that have guards. */
 void
-sl_ddl_check_shards(const SlDdl *ddl)
+sl_ddl_add_guard(SlDdl *ddl, const SlTable *table, List *key)
 {
-	List	   *shards = list_copy(ddl->shards);
+	List	   *shards = list_copy(sl_guard_trigger_shards(sl_table_homes(table)));
+	ListCell   *cell;
 
+	foreach(cell, sl_ddl_offline_shards(sl_table_homes(table), true))
+	{
+		if (!((SlShard *) lfirst(cell))->bare)
+			shards = lappend(shards, lfirst(cell));
+	}
+	if (shards != NIL)
+		sl_ddl_add_step(ddl, shards, sl_guard_trigger_sql(get_namespace_name(get_rel_namespace(table->relid)),
+														  get_rel_name(table->relid), table->map, key));
+}
+
+/*
+ * Before anything happens: a shard that is offline would miss the statement, unless it
+ * can be stored for it.
+ */
+void
+sl_ddl_check_shards(SlDdl *ddl)
+{
+	List	   *shards;
+
+	sl_ddl_note_offline(ddl);
+	shards = list_difference_ptr(ddl->shards, ddl->offline);
 	sl_missing_shards_check(&shards, true, false);
 	sl_txn_check_span(shards, true);
 }
 
 /* The notices of one shard are enough: the others say the same. */
 static void
-run_step(const SlDdlStep *step)
+run_step(const SlDdlStep *step, List *shards)
 {
 	int			count;
 	SlReply    *replies;
 
 	sl_snapshot_begin(NIL);
-	replies = sl_command_begin(step->shards, true, &count);
+	replies = sl_command_begin(shards, true, &count);
 	sl_notice_speaker = count > 0 ? replies[0].conn : NULL;
 	PG_TRY();
 	{
@@ -108,10 +139,10 @@ report_failures(const SlReply *replies, int count, const char *sql)
 
 /* Each shard for itself, and yet all at a time. */
 static void
-run_separately(const SlDdlStep *step)
+run_separately(const SlDdlStep *step, List *shards)
 {
 	int			count;
-	SlReply    *replies = sl_command_begin(step->shards, true, &count);
+	SlReply    *replies = sl_command_begin(shards, true, &count);
 
 	check_not_joined(replies, count);
 	sl_pipeline_invalidate();
@@ -137,10 +168,13 @@ sl_ddl_send(SlDdl *ddl)
 
 	foreach(cell, ddl->steps)
 	{
-		if (ddl->is_separate)
-			run_separately(lfirst(cell));
-		else
-			run_step(lfirst(cell));
+		const SlDdlStep *step = lfirst(cell);
+		List	   *shards = list_difference_ptr(step->shards, ddl->offline);
+
+		if (shards != NIL && ddl->is_separate)
+			run_separately(step, shards);
+		else if (shards != NIL)
+			run_step(step, shards);
 	}
 }
 
@@ -148,9 +182,9 @@ sl_ddl_send(SlDdl *ddl)
 void
 sl_ddl_run_now(List *shards, char *sql)
 {
-	SlDdlStep	step = {shards, sql};
+	SlDdlStep	step = {.shards = shards,.sql = sql};
 
-	run_step(&step);
+	run_step(&step, shards);
 }
 
 /*
@@ -173,12 +207,15 @@ sl_ddl_query_shard(List *shards, const char *sql, const char *param, int *count)
 	return replies;
 }
 
-/* Returns the shards that answer a question of yes or no in that way. */
+/*
+ * Returns the shards that answer a question of yes or no in that way.  One that is
+ * offline gives no answer.
+ */
 List *
 sl_ddl_shards_that(List *shards, const char *sql, const char *param, bool answer)
 {
 	int			count;
-	SlReply    *replies = sl_ddl_query_shard(shards, sql, param, &count);
+	SlReply    *replies = sl_ddl_query_shard(sl_ddl_offline_shards(shards, false), sql, param, &count);
 	List	   *result = NIL;
 
 	for (int i = 0; i < count; i++)
@@ -191,7 +228,7 @@ sl_ddl_shards_that(List *shards, const char *sql, const char *param, bool answer
 	return result;
 }
 
-/* Returns the shards that have a role, and says which have not. */
+/* Returns the available shards that have a role, and says which have not. */
 List *
 sl_ddl_shards_with_role(List *shards, const char *role)
 {
@@ -201,6 +238,7 @@ sl_ddl_shards_with_role(List *shards, const char *role)
 	StringInfoData names;
 	ListCell   *cell;
 
+	shards = sl_ddl_offline_shards(shards, false);
 	if (list_length(result) == list_length(shards))
 		return result;
 	initStringInfo(&names);

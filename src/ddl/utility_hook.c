@@ -218,12 +218,14 @@ run_distributed(const Call *call, SlDdl *ddl)
 	{
 		sl_ddl_send(ddl);
 		run_on_router(call, ddl);
+		sl_ddl_store_missed(ddl);
 		return;
 	}
 	run_on_router(call, ddl);
 	if (ddl->finish != NULL)
 		ddl->finish(ddl);
 	sl_ddl_send(ddl);
+	sl_ddl_store_missed(ddl);
 	sl_ddl_check_exposed(ddl);
 }
 

@@ -93,6 +93,7 @@ init_shared_memory(void)
 		{
 			pg_atomic_init_u32(&shared->shards[i].flags, 0);
 			pg_atomic_init_u32(&shared->shards[i].changes, 0);
+			pg_atomic_init_u64(&shared->shards[i].failed_ddl, 0);
 		}
 	}
 	LWLockRelease(AddinShmemInitLock);
@@ -203,6 +204,7 @@ make_shard(SlShardSlot *slot, int32 shard_id)
 	slot->shard_id = shard_id;
 	pg_atomic_init_u32(&slot->flags, SL_SHARD_FENCED | SL_SHARD_DIRTY | SL_SHARD_MAPS);
 	pg_atomic_init_u32(&slot->changes, 0);
+	pg_atomic_init_u64(&slot->failed_ddl, 0);
 	slot->database = MyDatabaseId;
 }
 

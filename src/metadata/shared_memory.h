@@ -45,6 +45,8 @@ typedef struct SlShardSlot
 	int32		shard_id;
 	pg_atomic_uint32 flags;
 	pg_atomic_uint32 changes;	/* raised whenever a flag is set */
+	pg_atomic_uint64 failed_ddl;	/* id of the missed statement that the
+									 * shard could not execute; 0: none */
 } SlShardSlot;
 
 /*

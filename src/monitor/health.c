@@ -13,6 +13,8 @@
 
 #include "base/base.h"
 #include "connection/connection.h"
+#include "metadata/missed_ddl.h"
+#include "metadata/shared_memory.h"
 
 PG_FUNCTION_INFO_V1(shardlet_health);
 
@@ -113,6 +115,35 @@ put_row(ReturnSetInfo *result, const SlShard *shard, const Health *health)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+static char *
+describe_first(const SlMissedDdl *missed, int count)
+{
+	return psprintf("has missed %d DDL statements while it was offline, of which the first is: %s", count, missed->statement);
+}
+
+/* Adds which DDL the shard has missed, or could not execute when it was to be online again. */
+static void
+examine_missed_ddl(const SlShard *shard, Health *health)
+{
+	List	   *statements = sl_missed_ddl_list(shard->id);
+	int64		failed = (int64) pg_atomic_read_u64(&sl_shmem_shard(shard->id)->failed_ddl);
+	const char *message = statements != NIL ? describe_first(linitial(statements), list_length(statements)) : NULL;
+	ListCell   *cell;
+
+	foreach(cell, statements)
+	{
+		const SlMissedDdl *missed = lfirst(cell);
+
+		if (missed->id != failed)
+			continue;
+		message = psprintf("cannot execute statement %lld that it has missed while it was offline: %s",
+						   (long long) missed->id, missed->statement);
+		health->ok = false;
+	}
+	if (message != NULL)
+		health->message = health->message != NULL ? psprintf("%s; %s", health->message, message) : message;
+}
+
 /* health() */
 Datum
 shardlet_health(PG_FUNCTION_ARGS)
@@ -126,6 +157,7 @@ shardlet_health(PG_FUNCTION_ARGS)
 		const SlShard *shard = lfirst(cell);
 		Health		health = examine_shard(shard);
 
+		examine_missed_ddl(shard, &health);
 		put_row(result, shard, &health);
 	}
 	return (Datum) 0;

@@ -1,0 +1,248 @@
+-- DDL while a shard is offline: what cannot depend on its rows goes on, and the shard executes it before it is online again.
+SELECT shardlet.create_map('off', shards => '{s1,s2}');
+CREATE SCHEMA ddl_offline;
+SET search_path = ddl_offline;
+SET client_min_messages = warning;
+CREATE TABLE kind (id int PRIMARY KEY, name text);
+INSERT INTO kind VALUES (1, 'one');
+CREATE TABLE orders (customer_id bigint NOT NULL, id bigint NOT NULL, note text, n int, PRIMARY KEY (customer_id, id));
+INSERT INTO orders SELECT g, g, 'n' || g, g FROM generate_series(1, 20) g;
+CREATE TABLE gone (id bigint PRIMARY KEY, kind int REFERENCES kind);
+CREATE INDEX gone_kind ON gone (kind);
+CREATE INDEX orders_n ON orders (n);
+CREATE TABLE there (id int PRIMARY KEY);
+SELECT shardlet.make_reference('kind');
+SELECT shardlet.distribute('orders', 'off', 'customer_id'), shardlet.distribute('gone', 'off', 'id'), shardlet.place('there', 's2');
+CREATE ROLE ddl_offline_reader;
+CREATE FUNCTION pinned() RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1';
+CREATE DOMAIN whole AS int CHECK (VALUE > 0);
+CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.note := NEW.note || '+'; RETURN NEW; END $$;
+-- All that a table is, as both shards say it.
+CREATE FUNCTION differences() RETURNS text LANGUAGE sql AS $$
+	SELECT coalesce(string_agg(item || ': ' || shards, E'\n' ORDER BY item), 'none') FROM (
+		SELECT item, string_agg(shardlet_shard::text, ' ' ORDER BY shardlet_shard) AS shards FROM shardlet.query('off', $q$
+			SELECT format('column %s.%s %s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid))
+			FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+			WHERE c.relnamespace = 'ddl_offline'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND c.relname <> 'there'
+			UNION ALL SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'ddl_offline' AND tablename <> 'there'
+			UNION ALL SELECT format('constraint %s %s %s', conname, convalidated, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'ddl_offline'::regnamespace AND conname !~ 'there'
+			UNION ALL SELECT 'trigger ' || pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'ddl_offline'::regnamespace AND relname <> 'there') AND tgname !~ '^RI_'
+			UNION ALL SELECT 'function ' || prosrc FROM pg_proc WHERE pronamespace = 'ddl_offline'::regnamespace
+			UNION ALL SELECT format('comment %s %s', c.relname, d.description) FROM pg_description d JOIN pg_class c ON c.oid = d.objoid WHERE c.relnamespace = 'ddl_offline'::regnamespace AND c.relname <> 'there'
+			UNION ALL SELECT format('acl %s %s %s', c.relname, relacl, c.reloptions) FROM pg_class c WHERE c.relnamespace = 'ddl_offline'::regnamespace AND relname !~ 'there'
+			$q$, per_shard => true) AS q(item text, shardlet_shard name)
+		GROUP BY item HAVING count(*) <> 2) d $$;
+SELECT differences();
+
+SELECT shardlet.alter_shard('s2', state => 'offline');
+SET client_min_messages = notice;
+ALTER TABLE orders ADD a int DEFAULT 7 NOT NULL, ADD b text;
+ALTER TABLE orders ADD c timestamptz DEFAULT now() NOT NULL, DROP COLUMN n, ADD CONSTRAINT positive CHECK (id > 0) NOT VALID;
+SET client_min_messages = warning;
+CREATE INDEX ON orders (a);
+CREATE INDEX CONCURRENTLY orders_b ON orders (b);
+ALTER TABLE orders RENAME b TO bb;
+ALTER TABLE orders RENAME CONSTRAINT positive TO is_positive;
+ALTER TABLE orders ALTER a SET DEFAULT 8, SET (fillfactor = 70);
+ALTER INDEX orders_b RENAME TO orders_bb;
+COMMENT ON TABLE orders IS 'it''s here';
+GRANT SELECT ON orders, kind TO ddl_offline_reader;
+CREATE TRIGGER stamp BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION stamp();
+CREATE OR REPLACE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.note := NEW.note || '++'; RETURN NEW; END $$;
+ALTER TABLE orders RENAME customer_id TO client;
+DROP INDEX CONCURRENTLY gone_kind;
+DROP TABLE gone;
+-- The second table of that name is not created without the shard.
+CREATE TABLE gone (id bigint PRIMARY KEY);
+\set VERBOSITY sqlstate
+SELECT shardlet.distribute('gone', 'off', 'id');
+\set VERBOSITY default
+DROP TABLE gone;
+-- Reference tables, and a table of the shard alone.
+ALTER TABLE kind ADD grade int DEFAULT 1;
+CREATE INDEX ON kind (name);
+INSERT INTO kind VALUES (2, 'two', 2);
+UPDATE kind SET grade = 3 WHERE id = 1;
+ALTER TABLE there ADD note text;
+COMMENT ON COLUMN there.note IS 'later';
+-- Settings of the session give the statements their meaning.
+SET datestyle = 'SQL, DMY';
+CREATE TABLE unused ();
+CREATE SCHEMA ddl_offline_types;
+SET search_path = ddl_offline, ddl_offline_types;
+ALTER TABLE orders ADD since date DEFAULT '02/01/2020';
+SET search_path = ddl_offline;
+RESET datestyle;
+-- The router's lock is enough.
+BEGIN;
+LOCK TABLE orders IN ACCESS SHARE MODE;
+ROLLBACK;
+-- What is rolled back is not missed.
+BEGIN;
+ALTER TABLE orders ADD z int;
+SAVEPOINT s;
+ALTER TABLE orders DROP z;
+ROLLBACK TO s;
+ROLLBACK;
+SELECT shard, substr(statement, 1, 90) AS statement FROM shardlet.missed_ddl WHERE statement !~ 'ADD c ' ORDER BY id;
+
+-- What depends on rows, on the shard's objects, or cannot be repeated.
+ALTER TABLE orders ADD u int UNIQUE;
+\set VERBOSITY terse
+ALTER TABLE orders ADD u int NOT NULL;
+ALTER TABLE orders ADD u int NOT NULL DEFAULT NULL;
+ALTER TABLE orders ADD u int CHECK (u > 0);
+ALTER TABLE orders ADD u int REFERENCES kind;
+ALTER TABLE orders ADD u float8 DEFAULT random();
+ALTER TABLE orders ADD u int DEFAULT pinned();
+ALTER TABLE orders ADD u text DEFAULT 5::whole;
+ALTER TABLE orders ADD u whole;
+CREATE STATISTICS st ON (a + 1) FROM orders;
+ALTER TABLE orders ADD u bigserial;
+ALTER TABLE orders ADD u int GENERATED ALWAYS AS IDENTITY;
+ALTER TABLE orders ADD u int GENERATED ALWAYS AS (id) STORED;
+ALTER TABLE orders ADD u no_such_type;
+ALTER TABLE orders ADD CHECK (id > 1);
+ALTER TABLE orders ADD UNIQUE (client, note);
+ALTER TABLE orders ADD FOREIGN KEY (a) REFERENCES kind;
+ALTER TABLE orders VALIDATE CONSTRAINT is_positive;
+ALTER TABLE orders ALTER note SET NOT NULL;
+ALTER TABLE orders ALTER a TYPE bigint;
+ALTER TABLE orders ADD fine int, ALTER note SET NOT NULL;
+CREATE UNIQUE INDEX ON orders (client, note);
+CREATE POLICY p ON orders;
+ALTER TABLE orders ENABLE ROW LEVEL SECURITY;
+VACUUM orders;
+REINDEX TABLE orders;
+\set VERBOSITY default
+SELECT count(*) FROM shardlet.missed_ddl;
+SELECT ok, message FROM shardlet.health() WHERE shard = 's2';
+
+-- A shard that has changed meanwhile stays offline, and says why.
+\c contrib_regression_s2
+CREATE INDEX orders_bb ON ddl_offline.orders (note);
+\c contrib_regression
+SET search_path = ddl_offline;
+\set VERBOSITY terse
+SELECT shardlet.alter_shard('s2', state => 'online');
+\set VERBOSITY default
+SELECT state FROM shardlet.shards WHERE shard = 's2';
+SELECT ok, message FROM shardlet.health() WHERE shard = 's2';
+\c contrib_regression_s2
+SELECT count(*) FROM pg_attribute WHERE attrelid = 'ddl_offline.orders'::regclass AND attname = 'bb';
+DROP INDEX ddl_offline.orders_bb;
+\c contrib_regression
+SET search_path = ddl_offline;
+BEGIN;
+SELECT shardlet.alter_shard('s2', state => 'online');
+SELECT count(*) FROM shardlet.missed_ddl;
+SELECT differences();
+ROLLBACK;
+SELECT count(*) > 0 FROM shardlet.missed_ddl;
+SELECT shardlet.alter_shard('s2', state => 'read_only');
+SELECT shardlet.alter_shard('s2', state => 'online');
+SELECT count(*) FROM shardlet.missed_ddl;
+SELECT differences();
+SELECT ok, message FROM shardlet.health() WHERE shard = 's2';
+SELECT count(*), count(DISTINCT c), min(a), max(a), min(since), max(since) FROM orders;
+SELECT * FROM shardlet.query('off', $$SELECT * FROM ddl_offline.kind ORDER BY id$$, per_shard => true) AS q(id int, name text, grade int, shardlet_shard name) ORDER BY shardlet_shard, id;
+INSERT INTO orders (client, id, note) SELECT g, g, 'x' FROM generate_series(101, 110) g;
+SELECT count(*) FROM orders WHERE note = 'x++';
+-- The guard knows the key's new name.
+\c contrib_regression_s2
+\set VERBOSITY sqlstate
+INSERT INTO ddl_offline.orders (client, id) SELECT g, g FROM generate_series(201, 240) g;
+SELECT col_description('ddl_offline.there'::regclass, 2);
+\set VERBOSITY default
+\c contrib_regression
+SET search_path = ddl_offline;
+
+-- What the shard lacks when it returns is left out: roles.
+SELECT shardlet.alter_shard('s2', state => 'offline');
+SET client_min_messages = warning;
+CREATE ROLE ddl_offline_short;
+GRANT SELECT ON there TO ddl_offline_short;
+ALTER TABLE there OWNER TO ddl_offline_short;
+REVOKE ALL ON there FROM ddl_offline_short;
+DROP TABLE there;
+DROP ROLE ddl_offline_short;
+RESET client_min_messages;
+SELECT shardlet.alter_shard('s2', state => 'online');
+
+-- A function that the shard has of its own is not replaced.
+CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+SELECT shardlet.alter_shard('s2', state => 'offline');
+SET client_min_messages = warning;
+CREATE TRIGGER mine BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION mine();
+RESET client_min_messages;
+\c contrib_regression_s2
+CREATE FUNCTION ddl_offline.mine() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+\c contrib_regression
+SET search_path = ddl_offline;
+\set VERBOSITY sqlstate
+SELECT shardlet.alter_shard('s2', state => 'online');
+\set VERBOSITY default
+\c contrib_regression_s2
+DROP FUNCTION ddl_offline.mine();
+\c contrib_regression
+SET search_path = ddl_offline;
+SELECT shardlet.alter_shard('s2', state => 'online');
+SELECT differences();
+
+-- A statement of another user runs as that user on the shard.
+CREATE ROLE ddl_offline_owner LOGIN SUPERUSER;
+SELECT shardlet.alter_shard('s2', state => 'offline');
+SET ROLE ddl_offline_owner;
+CREATE FUNCTION by_owner() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$;
+SET client_min_messages = warning;
+DROP TRIGGER mine ON orders;
+CREATE TRIGGER mine BEFORE DELETE ON orders FOR EACH ROW EXECUTE FUNCTION by_owner();
+ALTER TABLE orders ADD by_owner int;
+RESET client_min_messages;
+RESET ROLE;
+SELECT role, substr(statement, 1, 90) AS statement FROM shardlet.missed_ddl ORDER BY id;
+SELECT shardlet.alter_shard('s2', state => 'online');
+SELECT differences();
+SELECT * FROM shardlet.query('off', $$SELECT proname, proowner::regrole::text FROM pg_proc WHERE proname = 'by_owner'$$, shards => '{s2}') AS q(f name, owner text);
+
+-- A shard that is dropped has missed nothing.
+SELECT shardlet.add_shard('off_drop');
+SELECT shardlet.alter_shard('off_drop', state => 'offline');
+SET client_min_messages = warning;
+ALTER TABLE kind ADD dropped int;
+SELECT shard, statement FROM shardlet.missed_ddl ORDER BY id;
+SELECT shardlet.drop_shard('off_drop');
+SELECT count(*) FROM shardlet.missed_ddl;
+DROP DATABASE contrib_regression_off_drop;
+
+-- A shard that never was online gets reference tables as they are.
+SELECT shardlet.add_shard('off_new');
+SELECT shardlet.drop_shard('off_new');
+CREATE SERVER off_new FOREIGN DATA WRAPPER shardlet OPTIONS (dbname 'contrib_regression_off_new2', state 'offline');
+CREATE DATABASE contrib_regression_off_new2;
+SELECT option_value AS port FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = 's1' AND option_name = 'port' \gset
+SELECT option_value AS host FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = 's1' AND option_name = 'host' \gset
+ALTER SERVER off_new OPTIONS (ADD port :'port', ADD host :'host');
+SELECT shardlet.add_shard('off_new');
+ALTER TABLE kind RENAME name TO label;
+COMMENT ON TABLE kind IS 'kinds';
+GRANT SELECT ON kind, orders TO PUBLIC;
+CREATE INDEX kind_label ON kind (label);
+DROP INDEX kind_label;
+SET client_min_messages = error;
+SELECT shardlet.alter_shard('off_new', state => 'online');
+\c contrib_regression_off_new2
+SELECT * FROM ddl_offline.kind ORDER BY id;
+\c contrib_regression
+SET client_min_messages = error;
+SELECT shardlet.drop_shard('off_new');
+DROP DATABASE contrib_regression_off_new;
+DROP DATABASE contrib_regression_off_new2;
+
+SET search_path = ddl_offline;
+DROP TABLE orders, kind;
+SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA IF EXISTS ddl_offline CASCADE');
+DROP SCHEMA ddl_offline CASCADE;
+DROP SCHEMA ddl_offline_types;
+SELECT shardlet.drop_map('off');
+DROP ROLE ddl_offline_reader, ddl_offline_owner;
