@@ -544,5 +544,6 @@ sl_txn_init(void)
 {
 	RegisterXactCallback(at_transaction_event, NULL);
 	RegisterSubXactCallback(at_subtransaction_event, NULL);
+	sl_constraint_mode_init();
 	sl_deadlock_init();
 }

@@ -169,7 +169,7 @@ send_numbered(SlConn *conn, const char *command, int level)
 	sl_pipeline_send_preceding(conn, sql, 0, NULL);
 }
 
-/* Makes the shard's savepoints those of the session. */
+/* Makes the shard's savepoints, and what was set inside each of them, those of the session. */
 static void
 follow_savepoints(SlConn *conn)
 {
@@ -179,7 +179,11 @@ follow_savepoints(SlConn *conn)
 	if (txn->sent_level > txn->level)
 		send_numbered(conn, "RELEASE SAVEPOINT", txn->level + 1);
 	for (int i = txn->level + 1; i <= level; i++)
+	{
+		sl_constraint_mode_send(conn, i - 1);
 		send_numbered(conn, "SAVEPOINT", i);
+	}
+	sl_constraint_mode_send(conn, level);
 	txn->level = txn->sent_level = level;
 }
 

@@ -106,6 +106,10 @@ extern SlTxnWrap sl_txn_choose_wrap(const SlConn *conn, const SlTxnUse *use);
 /* commit.c */
 extern void sl_txn_init(void);
 
+/* constraint_mode.c */
+extern void sl_constraint_mode_init(void);
+extern void sl_constraint_mode_send(SlConn *conn, int level);
+
 /* router_writes.c */
 extern bool sl_txn_wrote_locally(void);
 extern bool sl_txn_is_untouched(void);
