@@ -15,8 +15,8 @@
  *
  * PostgreSQL queues such a trigger itself only if the row is in the heap, or the
  * table a foreign table.  So these checks are not deferred to the end of the
- * transaction; foreign keys that are deferred initially are refused
- * (router_foreign_key_rule.c).
+ * transaction, as are those of rows that are inserted on the router: a transaction
+ * that deletes the referenced row first fails, whatever it would do next.
  *
  * A statement of a foreign key's action is part of the statement that caused it,
  * which may delete the referring rows as well.  Its rows are checked at the end of

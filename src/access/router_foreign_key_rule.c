@@ -93,8 +93,6 @@ find_obstacle(HeapTuple constraint)
 	if (is_action(row->confdeltype) || is_action(row->confupdtype))
 		return psprintf("Rows of table \"%s\" are on the router, where the shards cannot change them: NO ACTION and RESTRICT are possible.",
 						get_rel_name(row->conrelid));
-	if (row->condeferred)
-		return pstrdup("The router checks it at the end of each statement, and so it cannot be INITIALLY DEFERRED.");
 	foreach(cell, find_all_inheritors(row->confrelid, NoLock, NULL))
 	{
 		char	   *name = find_changing_key(lfirst_oid(cell), columns);
@@ -123,6 +121,9 @@ report_key(const FormData_pg_constraint *row)
 	ereport(NOTICE,
 			errmsg("foreign key \"%s\" of table \"%s\" is checked by the router",
 				   NameStr(row->conname), get_rel_name(row->conrelid)),
+			row->condeferrable ?
+			errdetail("Table \"%s\" is not distributed.  What is deleted through the router is checked at the end of the statement, also if the foreign key is deferred, and what is deleted on a shard directly is not checked.",
+					  get_rel_name(row->conrelid)) :
 			errdetail("Table \"%s\" is not distributed.  What is deleted on a shard directly is not checked.",
 					  get_rel_name(row->conrelid)),
 			errhint("If table \"%s\" is distributed, too, the shards check it, which is faster.",
