@@ -116,3 +116,14 @@ AS 'MODULE_PATHNAME', 'shardlet_drain_shard';
 COMMENT ON PROCEDURE shardlet.drain_shard(name, bool, text, int)
 	IS 'moves all shardlets of a shard to other shards of their maps';
 REVOKE ALL ON PROCEDURE shardlet.drain_shard(name, bool, text, int) FROM PUBLIC;
+
+CREATE PROCEDURE shardlet.move_shardlets(
+	shardlets bigint[],
+	to_shard name,
+	mode text DEFAULT 'online',
+	wait bool DEFAULT true)
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'shardlet_move_shardlets';
+COMMENT ON PROCEDURE shardlet.move_shardlets(bigint[], name, text, bool)
+	IS 'moves shardlets with their rows to another shard, one after the other';
+REVOKE ALL ON PROCEDURE shardlet.move_shardlets(bigint[], name, text, bool) FROM PUBLIC;

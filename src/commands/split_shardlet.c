@@ -45,27 +45,6 @@ refuse_kind(const SlMap *map, const char *action)
 			errhint("Each shard has one shardlet of a spread map; shardlet.alter_map() adds shards."));
 }
 
-static void
-check_room(const SlMap *map, int more)
-{
-	if (map->shardlet_count + more > SL_MAX_SHARDLETS)
-		ereport(ERROR,
-				errcode(SL_ERR_INVALID),
-				errmsg("map \"%s\" cannot have more than %d shardlets", NameStr(map->name),
-					   SL_MAX_SHARDLETS));
-}
-
-/* A new shardlet that is like another one, but for its borders. */
-static SlShardletRow
-copy_shardlet(const SlShardletRow *row, int64 version)
-{
-	SlShardletRow copy = *row;
-
-	copy.id = sl_catalog_next_id(SL_SHARDLET_SEQUENCE);
-	copy.version = version;
-	return copy;
-}
-
 /* Splitting ------------------------------------------------------------------- */
 
 static void
@@ -77,24 +56,17 @@ refuse_place(const SlShardletRow *row, const char *place, const char *borders)
 			errdetail_internal("%s", borders));
 }
 
-/* Last token of a shardlet of a hash map. */
-static int64
-last_token(const SlShardletRow *row)
-{
-	return row->has_high_token ? row->high_token - 1 : PG_INT64_MAX;
-}
-
 static char *
 tokens_text(const SlShardletRow *row)
 {
 	return psprintf("It has tokens %lld to %lld.", (long long) row->low_token,
-					(long long) last_token(row));
+					(long long) sl_shardlet_last_token(row));
 }
 
 static int64
 middle_token(const SlShardletRow *row)
 {
-	uint64		width = (uint64) last_token(row) - (uint64) row->low_token;
+	uint64		width = (uint64) sl_shardlet_last_token(row) - (uint64) row->low_token;
 
 	if (width == 0)
 		refuse_place(row, "its middle", "It has a single token.");
@@ -108,7 +80,7 @@ cut_at_token(SlShardletRow *low, SlShardletRow *high, const char *at)
 	int64		token = at == NULL ? middle_token(low) :
 	DatumGetInt64(DirectFunctionCall1(int8in, CStringGetDatum(at)));
 
-	if (token <= low->low_token || token > last_token(low))
+	if (token <= low->low_token || token > sl_shardlet_last_token(low))
 		refuse_place(low, psprintf("token %lld", (long long) token), tokens_text(low));
 	low->has_high_token = high->has_low_token = true;
 	low->high_token = high->low_token = token;
@@ -193,8 +165,8 @@ shardlet_split_shardlet(PG_FUNCTION_ARGS)
 	map = sl_map_open_shardlet(sl_map_arg_int64(fcinfo, 0, "shardlet"), &low);
 	refuse_kind(map, "split");
 	refuse_moving(map, &low);
-	check_room(map, 1);
-	high = copy_shardlet(&low, sl_map_next_version(map));
+	sl_map_check_room(map, 1);
+	high = sl_shardlet_copy(&low, sl_map_next_version(map));
 	low.version = sl_map_next_version(map);
 	if (map->kind == SL_KIND_HASH)
 		cut_at_token(&low, &high, at);
@@ -314,54 +286,6 @@ refuse_isolation(const SlMap *map)
 			errhint("Rows of a spread map have no key."));
 }
 
-/* Cuts a token out of the shardlet that has it; returns the new one. */
-static SlShardletRow
-cut_out(SlMap *map, SlShardletRow *whole, int64 token)
-{
-	int64		version = sl_map_next_version(map);
-	SlShardletRow own = copy_shardlet(whole, version);
-	SlShardletRow rest = *whole;
-	bool		has_low = token > whole->low_token;
-	bool		has_high = token < last_token(whole);
-
-	own.pinned = true;
-	own.low_token = token;
-	own.has_high_token = token < PG_INT64_MAX;
-	own.high_token = own.has_high_token ? token + 1 : 0;
-	rest.low_token = own.high_token;
-	rest.version = version;
-	if (has_low)
-	{
-		SlShardletRow low = *whole;
-
-		low.has_high_token = true;
-		low.high_token = token;
-		low.version = version;
-		sl_shardlet_row_update(&low);
-	}
-	sl_shardlet_row_insert(&own, 1);
-	if (has_high && has_low)
-	{
-		rest = copy_shardlet(&rest, version);
-		sl_shardlet_row_insert(&rest, 1);
-	}
-	else if (has_high)
-		sl_shardlet_row_update(&rest);
-	return own;
-}
-
-/* The key has a shardlet of its own already. */
-static void
-set_pinned(SlMap *map, SlShardletRow *row)
-{
-	if (row->pinned)
-		return;
-	row->pinned = true;
-	row->version = sl_map_next_version(map);
-	sl_shardlet_row_update(row);
-	sl_map_finish_change(map);
-}
-
 /* isolate_key(map, VARIADIC key) */
 Datum
 shardlet_isolate_key(PG_FUNCTION_ARGS)
@@ -369,9 +293,6 @@ shardlet_isolate_key(PG_FUNCTION_ARGS)
 	SlKeyArgs	args;
 	Datum		key[SL_MAX_KEYS];
 	SlMap	   *map;
-	int64		token;
-	SlShardletRow row;
-	SlShardletRow own;
 
 	sl_check_writable("shardlet.isolate_key()");
 	sl_key_check_collation(PG_GET_COLLATION());
@@ -379,18 +300,5 @@ shardlet_isolate_key(PG_FUNCTION_ARGS)
 	refuse_isolation(map);
 	sl_key_args_get(fcinfo, 1, &args);
 	sl_map_coerce_key(map, false, &args, key);
-	token = sl_key_token(map->key_types, map->key_count, key);
-	if (!sl_shardlet_row_read(sl_map_lookup(map, key)->id, &row))
-		elog(ERROR, "could not find the shardlet of the key");
-	refuse_moving(map, &row);
-	sl_map_refuse_moving(row.id);
-	if (row.low_token == token && last_token(&row) == token)
-	{
-		set_pinned(map, &row);
-		PG_RETURN_INT64(row.id);
-	}
-	check_room(map, 2);
-	own = cut_out(map, &row, token);
-	sl_map_finish_change(map);
-	PG_RETURN_INT64(own.id);
+	PG_RETURN_INT64(sl_map_isolate_key(map, key).id);
 }

@@ -294,6 +294,16 @@ put_text(StringInfo output, const char *value)
 	}
 }
 
+/* Writes a value as COPY takes it in text form; NULL is a NULL. */
+void
+sl_copy_row_put_text(StringInfo output, const char *value)
+{
+	if (value == NULL)
+		appendStringInfoString(output, "\\N");
+	else
+		put_text(output, value);
+}
+
 static void
 encode_text(SlCopyRow *row, TupleTableSlot *slot)
 {
@@ -303,11 +313,8 @@ encode_text(SlCopyRow *row, TupleTableSlot *slot)
 
 		if (i > 0)
 			appendStringInfoCharMacro(&row->output, '\t');
-		if (slot->tts_isnull[index])
-			appendStringInfoString(&row->output, "\\N");
-		else
-			put_text(&row->output, OutputFunctionCall(&row->columns[i].function,
-													  slot->tts_values[index]));
+		sl_copy_row_put_text(&row->output, slot->tts_isnull[index] ? NULL :
+							 OutputFunctionCall(&row->columns[i].function, slot->tts_values[index]));
 	}
 	appendStringInfoCharMacro(&row->output, '\n');
 }

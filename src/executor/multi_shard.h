@@ -332,5 +332,6 @@ extern void sl_copy_row_values(SlCopyRow *row, TupleTableSlot *slot, const char 
 extern bool sl_copy_row_is_binary(const SlCopyRow *row);
 extern char *sl_copy_row_sql(const SlCopyRow *row, const char *schema, const char *table);
 extern StringInfo sl_copy_row_encode(SlCopyRow *row, TupleTableSlot *slot);
+extern void sl_copy_row_put_text(StringInfo output, const char *value);
 
 #endif							/* SL_MULTI_SHARD_H */

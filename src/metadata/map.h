@@ -217,6 +217,12 @@ extern void sl_map_include_shard(SlMap *map, SlShard *shard);
 extern void sl_map_check_slot(const SlMap *map, const SlShard *shard, int64 move);
 extern SlShard **sl_map_place(SlMap *map, int count);
 
+/* map_isolate.c: cutting shardlets */
+extern int64 sl_shardlet_last_token(const SlShardletRow *row);
+extern SlShardletRow sl_shardlet_copy(const SlShardletRow *row, int64 version);
+extern void sl_map_check_room(const SlMap *map, int more);
+extern SlShardletRow sl_map_isolate_key(SlMap *map, const Datum *key);
+
 /*
  * map_change_log.c: what a change has done, for the metadata updates of shards
  */

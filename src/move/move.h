@@ -107,6 +107,14 @@ typedef struct SlMoveTable
 	bool		has_generated_key;
 } SlMoveTable;
 
+/* move_shardlet.c: what procedures that move something have in common */
+extern void sl_move_begin_call(FunctionCallInfo fcinfo, const char *name);
+extern void sl_move_end_call(void);
+extern int64 sl_move_record(int64 shardlet, const char *shard_name, SlMoveMode mode, int parallel);
+extern void sl_move_wait_for_end(int64 id);
+extern int64 *sl_move_remember(int64 id);
+extern void sl_move_run_queue(List *moves, int parallel, bool waits);
+
 /* move_catalog.c */
 extern SlMoveMode sl_move_mode_parse(const char *name);
 extern const char *sl_move_phase_name(SlMovePhase phase);

@@ -1,6 +1,6 @@
 /*
  * move_shardlet.c
- *		move_shardlet, resume_move, cancel_move, drain_shard: they write down what
+ *		move_shardlet, move_shardlets, resume_move, cancel_move: they write down what
  *		is wanted, have a process do it, and wait.
  *
  * They are procedures, because what they write must be committed before that
@@ -10,12 +10,14 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "pgstat.h"
 #include "storage/latch.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -26,9 +28,9 @@
 #include "move/move.h"
 
 PG_FUNCTION_INFO_V1(shardlet_move_shardlet);
+PG_FUNCTION_INFO_V1(shardlet_move_shardlets);
 PG_FUNCTION_INFO_V1(shardlet_resume_move);
 PG_FUNCTION_INFO_V1(shardlet_cancel_move);
-PG_FUNCTION_INFO_V1(shardlet_drain_shard);
 
 #define LOOK_MS 50
 
@@ -40,9 +42,9 @@ PG_FUNCTION_INFO_V1(shardlet_drain_shard);
 
 /* Procedures that commit -------------------------------------------------------------- */
 
-/* What every procedure here begins with. */
-static void
-begin_procedure(FunctionCallInfo fcinfo, const char *name)
+/* What every procedure that moves something begins with. */
+void
+sl_move_begin_call(FunctionCallInfo fcinfo, const char *name)
 {
 	const CallContext *context = (const CallContext *) fcinfo->context;
 
@@ -61,8 +63,8 @@ begin_procedure(FunctionCallInfo fcinfo, const char *name)
 		elog(ERROR, "could not connect to SPI");
 }
 
-static void
-end_procedure(void)
+void
+sl_move_end_call(void)
 {
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "could not disconnect from SPI");
@@ -165,14 +167,23 @@ check_end(const SlMove *move)
 			errhint("CALL shardlet.resume_move(%lld) begins it again.", (long long) move->id));
 }
 
+/* Waits until a move is over, and fails if it was undone. */
+void
+sl_move_wait_for_end(int64 id)
+{
+	SlMove		move = wait_for(id, DT_NOEND);
+
+	check_end(&move);
+}
+
 /* Moving one ------------------------------------------------------------------------------ */
 
 /*
  * Writes down a move; the map is locked until the transaction ends.  If "parallel" is
  * not 0 it waits in the queue, of which so many run at a time.
  */
-static int64
-record_move(int64 shardlet, const char *shard_name, SlMoveMode mode, int parallel)
+int64
+sl_move_record(int64 shardlet, const char *shard_name, SlMoveMode mode, int parallel)
 {
 	SlShard    *to = sl_shard_by_name(shard_name, false);
 	SlShardletRow row;
@@ -208,22 +219,18 @@ shardlet_move_shardlet(PG_FUNCTION_ARGS)
 	SlMoveMode	mode = sl_move_mode_parse(sl_map_arg_text(fcinfo, 2, "mode"));
 	bool		waits = PG_ARGISNULL(3) || PG_GETARG_BOOL(3);
 	int64		id;
-	SlMove		move;
 
-	begin_procedure(fcinfo, "shardlet.move_shardlet()");
-	id = record_move(shardlet, shard, mode, 0);
+	sl_move_begin_call(fcinfo, "shardlet.move_shardlet()");
+	id = sl_move_record(shardlet, shard, mode, 0);
 	SPI_commit();
 	sl_move_start_worker(id);
 	if (waits)
-	{
-		move = wait_for(id, DT_NOEND);
-		check_end(&move);
-	}
+		sl_move_wait_for_end(id);
 	else
 		ereport(NOTICE,
 				errmsg("move %lld goes on in the background", (long long) id),
 				errhint("View shardlet.moves shows how far it is."));
-	end_procedure();
+	sl_move_end_call();
 	PG_RETURN_VOID();
 }
 
@@ -286,7 +293,7 @@ shardlet_resume_move(PG_FUNCTION_ARGS)
 	int64		id = sl_map_arg_int64(fcinfo, 0, "move");
 	SlMove		move;
 
-	begin_procedure(fcinfo, "shardlet.resume_move()");
+	sl_move_begin_call(fcinfo, "shardlet.resume_move()");
 	sl_move_lock(id);
 	must_read(id, &move);
 	if (move.phase == SL_MOVE_PHASE_DONE)
@@ -301,9 +308,8 @@ shardlet_resume_move(PG_FUNCTION_ARGS)
 
 	/* One that has a process gets a second, which goes at once. */
 	sl_move_start_worker(id);
-	move = wait_for(id, DT_NOEND);
-	check_end(&move);
-	end_procedure();
+	sl_move_wait_for_end(id);
+	sl_move_end_call();
 	PG_RETURN_VOID();
 }
 
@@ -314,7 +320,7 @@ shardlet_cancel_move(PG_FUNCTION_ARGS)
 	int64		id = sl_map_arg_int64(fcinfo, 0, "move");
 	SlMove		move;
 
-	begin_procedure(fcinfo, "shardlet.cancel_move()");
+	sl_move_begin_call(fcinfo, "shardlet.cancel_move()");
 	sl_move_lock(id);
 	must_read(id, &move);
 	if (!move.is_open)
@@ -349,104 +355,11 @@ shardlet_cancel_move(PG_FUNCTION_ARGS)
 				errmsg("move %lld is being undone in the background", (long long) id),
 				errdetail("Its phase is \"%s\".", sl_move_phase_name(move.phase)),
 				errhint("View shardlet.moves shows how far it is."));
-	end_procedure();
+	sl_move_end_call();
 	PG_RETURN_VOID();
 }
 
-/* Emptying a shard --------------------------------------------------------------------------- */
-
-typedef struct Drain
-{
-	SlShard    *shard;
-	List	   *rows;			/* of SlShardletRow */
-} Drain;
-
-static bool
-collect_shardlet(const SlShardletRow *row, void *context)
-{
-	Drain	   *drain = context;
-
-	if (row->shard_id == drain->shard->id)
-	{
-		SlShardletRow *copy = palloc(sizeof(SlShardletRow));
-
-		*copy = *row;
-		drain->rows = lappend(drain->rows, copy);
-	}
-	return true;
-}
-
-static int
-count_of(List *shards, const SlShard *shard)
-{
-	int			result = 0;
-	ListCell   *cell;
-
-	foreach(cell, shards)
-		result += lfirst(cell) == shard ? 1 : 0;
-	return result;
-}
-
-/* A shard for one more shardlet: the one with the fewest for its weight. */
-static SlShard *
-choose_shard(const SlMap *map, const SlShard *drained, List *taken)
-{
-	SlShard    *best = NULL;
-	double		best_load = 0;
-	ListCell   *cell;
-
-	foreach(cell, sl_map_shard_ids(map->id))
-	{
-		SlShard    *shard = sl_shard_by_id(lfirst_int(cell));
-		int64		count;
-		double		load;
-
-		if (shard == drained || !shard->exists || shard->state != SL_STATE_ONLINE || shard->weight <= 0)
-			continue;
-		count = sl_map_count_shardlets(shard->id, map->id) + count_of(taken, shard);
-		if (map->kind == SL_KIND_SPREAD && count > 0)
-			continue;
-		load = ((double) count + 1) / shard->weight;
-		if (best == NULL || load < best_load)
-		{
-			best = shard;
-			best_load = load;
-		}
-	}
-	if (best == NULL)
-		ereport(ERROR,
-				errcode(SL_ERR_INVALID),
-				errmsg("no shard of map \"%s\" can take a shardlet of shard \"%s\"", NameStr(map->name),
-					   NameStr(drained->name)),
-				map->kind == SL_KIND_SPREAD ?
-				errdetail("Each shard has one shardlet of a spread map at most: to empty this one would be to merge two.") :
-				errdetail("A shard takes shardlets if it is online and its weight is above zero."),
-				errhint("Add shards with shardlet.alter_map()."));
-	return best;
-}
-
-static List *
-record_of_map(int32 map_id, SlShard *shard, SlMoveMode mode, int parallel)
-{
-	SlMap	   *map = sl_map_get_by_id(map_id);
-	List	   *taken = NIL;
-	Drain		drain = {.shard = shard};
-	List	   *result = NIL;
-	ListCell   *cell;
-
-	sl_shardlet_row_scan(map_id, NULL, collect_shardlet, &drain);
-	foreach(cell, drain.rows)
-	{
-		const SlShardletRow *row = lfirst(cell);
-		SlShard    *to = choose_shard(map, shard, taken);
-		int64	   *id = palloc(sizeof(int64));
-
-		*id = record_move(row->id, NameStr(to->name), mode, parallel);
-		taken = lappend(taken, to);
-		result = lappend(result, id);
-	}
-	return result;
-}
+/* Several --------------------------------------------------------------------------------- */
 
 /* Has moves in the queue done, by so many processes. */
 static void
@@ -464,37 +377,100 @@ start_queue(int count)
 	}
 }
 
-/* drain_shard(shard, wait, mode, parallel) */
-Datum
-shardlet_drain_shard(PG_FUNCTION_ARGS)
+/*
+ * Has moves done that are in the queue and were committed, "parallel" at a time; if the
+ * caller waits, until they are over: one that was undone is an error.
+ */
+void
+sl_move_run_queue(List *moves, int parallel, bool waits)
 {
-	SlShard    *shard = sl_shard_by_name(sl_map_arg_name(fcinfo, 0, "shard"), false);
-	bool		waits = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
+	ListCell   *cell;
+
+	start_queue(Min(parallel, list_length(moves)));
+	if (!waits && moves != NIL)
+		ereport(NOTICE,
+				errmsg_plural("%d move goes on in the background", "%d moves go on in the background",
+							  list_length(moves), list_length(moves)),
+				errhint("View shardlet.moves shows how far they are."));
+	foreach(cell, moves)
+	{
+		if (waits)
+			sl_move_wait_for_end(*(int64 *) lfirst(cell));
+	}
+}
+
+/* The ids in the argument, each once. */
+static List *
+read_shardlets(FunctionCallInfo fcinfo)
+{
+	List	   *result = NIL;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			count;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("shardlets must not be NULL"));
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+					  &elements, &nulls, &count);
+	for (int i = 0; i < count; i++)
+	{
+		ListCell   *cell;
+
+		if (nulls[i])
+			ereport(ERROR,
+					errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					errmsg("list of shardlets must not contain NULL"));
+		foreach(cell, result)
+		{
+			if (*(int64 *) lfirst(cell) == DatumGetInt64(elements[i]))
+				ereport(ERROR,
+						errcode(SL_ERR_EXISTS),
+						errmsg("shardlet %lld is listed twice", (long long) DatumGetInt64(elements[i])));
+		}
+		result = lappend(result, sl_move_remember(DatumGetInt64(elements[i])));
+	}
+	return result;
+}
+
+/* Keeps the id of a move or a shardlet in a list. */
+int64 *
+sl_move_remember(int64 id)
+{
+	int64	   *result = palloc(sizeof(int64));
+
+	*result = id;
+	return result;
+}
+
+/* move_shardlets(shardlets, to_shard, mode, wait) */
+Datum
+shardlet_move_shardlets(PG_FUNCTION_ARGS)
+{
+	List	   *shardlets = read_shardlets(fcinfo);
+	SlShard    *to = sl_shard_by_name(sl_map_arg_name(fcinfo, 1, "shard"), false);
 	SlMoveMode	mode = sl_move_mode_parse(sl_map_arg_text(fcinfo, 2, "mode"));
-	int			parallel = PG_ARGISNULL(3) ? 1 : PG_GETARG_INT32(3);
+	bool		waits = PG_ARGISNULL(3) || PG_GETARG_BOOL(3);
 	MemoryContext context = CurrentMemoryContext;
 	List	   *moves = NIL;
 	ListCell   *cell;
 
-	if (parallel < 1 || parallel > 64)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("parallel must be between 1 and 64"));
-	begin_procedure(fcinfo, "shardlet.drain_shard()");
+	sl_move_begin_call(fcinfo, "shardlet.move_shardlets()");
 	MemoryContextSwitchTo(context);
-	foreach(cell, sl_map_ids_of_shard(shard->id))
-		moves = list_concat(moves, record_of_map(lfirst_int(cell), shard, mode, parallel));
-	SPI_commit();
-	start_queue(Min(parallel, list_length(moves)));
-	foreach(cell, moves)
+	foreach(cell, shardlets)
 	{
-		SlMove		move;
+		int64		shardlet = *(int64 *) lfirst(cell);
+		SlShardletRow row;
 
-		if (!waits)
-			break;
-		move = wait_for(*(int64 *) lfirst(cell), DT_NOEND);
-		check_end(&move);
+		if (sl_shardlet_row_read(shardlet, &row) && row.shard_id == to->id)
+			ereport(NOTICE,
+					errmsg("shardlet %lld is already on shard \"%s\"", (long long) shardlet, NameStr(to->name)));
+		else
+			moves = lappend(moves, sl_move_remember(sl_move_record(shardlet, NameStr(to->name), mode, 1)));
 	}
-	end_procedure();
+	SPI_commit();
+	sl_move_run_queue(moves, 1, waits);
+	sl_move_end_call();
 	PG_RETURN_VOID();
 }
