@@ -24,6 +24,34 @@ SELECT count(*), bool_and(known.x = s.x) FROM known JOIN (SELECT * FROM shardlet
 SELECT k, xmax, ctid IS NOT NULL AS is_somewhere FROM t WHERE k < 4 ORDER BY k;
 -- Duplicates of a key are on one shard.
 DELETE FROM o a USING o b WHERE a.k = b.k AND a.ctid < b.ctid;
+-- Rows of several shards can have the same ctid: it identifies rows only beside the key.
+DELETE FROM t WHERE (k, ctid) IN (SELECT k, ctid FROM t WHERE k > 100 ORDER BY k LIMIT 2) RETURNING k;
+SELECT count(*) FROM t a WHERE EXISTS (SELECT FROM t b WHERE b.k = a.k AND b.ctid = a.ctid);
+SELECT count(*) FROM t WHERE ctid >= '(0,0)' AND ctid < '(1000,0)';
+SELECT count(*) FROM (SELECT ctid, k FROM t GROUP BY ctid, k) g;
+SELECT ctid AS place FROM t WHERE k = 5 \gset
+UPDATE t SET v = 'by place' WHERE k = 5 AND ctid = :'place' RETURNING v;
+\set VERBOSITY terse
+DELETE FROM t WHERE ctid IN (SELECT ctid FROM t ORDER BY k LIMIT 3);
+DELETE FROM t WHERE ctid = ANY (ARRAY(SELECT ctid FROM t ORDER BY k LIMIT 3));
+DELETE FROM t WHERE (tableoid, ctid) IN (SELECT tableoid, ctid FROM t ORDER BY k LIMIT 3);
+DELETE FROM t a USING t b WHERE a.v = b.v AND a.ctid < b.ctid;
+UPDATE t SET v = 'x' WHERE ctid = '(0,1)';
+PREPARE by_place(tid) AS DELETE FROM t WHERE ctid = $1;
+EXECUTE by_place('(0,1)');
+DEALLOCATE by_place;
+WITH batch AS (SELECT ctid FROM t FOR UPDATE SKIP LOCKED) DELETE FROM t USING batch WHERE t.ctid = batch.ctid;
+SELECT count(*) FROM t WHERE ctid <> '(0,1)';
+SELECT count(*) FROM t WHERE ctid IN ('(0,1)', '(0,2)');
+SELECT count(*) FROM t WHERE ctid IS DISTINCT FROM '(0,1)';
+SELECT count(*) FROM t a WHERE EXISTS (SELECT FROM t b WHERE b.ctid = a.ctid);
+SELECT count(DISTINCT ctid) FROM t;
+SELECT DISTINCT ctid FROM t;
+SELECT ctid FROM t GROUP BY ctid;
+SELECT k, row_number() OVER (PARTITION BY ctid) FROM t;
+\set VERBOSITY default
+DELETE FROM t WHERE ctid = '(0,1)';
+SELECT count(*) FROM t;
 -- What the router finishes has no answer.
 SELECT t.k, t.xmin FROM t JOIN o ON o.n = t.k + 1 ORDER BY 1 LIMIT 1;
 \set VERBOSITY terse

@@ -155,6 +155,21 @@ can_return(const RelOptInfo *join, const RelOptInfo *inner, JoinType type)
 	return true;
 }
 
+/* Does the join return what the router needs to check these conditions? */
+static bool
+can_return_conditions(List *restrictions)
+{
+	List	   *columns = pull_var_clause((Node *) sl_fdw_clauses(restrictions), PVC_RECURSE_PLACEHOLDERS);
+	ListCell   *cell;
+
+	foreach(cell, columns)
+	{
+		if (lfirst_node(Var, cell)->varattno <= 0)
+			return false;
+	}
+	return true;
+}
+
 /* Does the condition follow from the antijoin? */
 static bool
 is_always_null(const SlRel *info, Node *clause)
@@ -274,7 +289,7 @@ make_join(PlannerInfo *root, RelOptInfo *join, RelOptInfo *outer, RelOptInfo *in
 	info->inner = inner;
 	info->join_type = type;
 	combine_contexts(info, join, outer_info, inner_info);
-	if (!check_clauses(info, join, restrictions) ||
+	if (!check_clauses(info, join, restrictions) || !can_return_conditions(info->local_clauses) ||
 		!are_colocated(root, outer_info, inner_info, info->join_clauses, type == JOIN_INNER))
 		return NULL;
 	info->members = list_concat(copy_members(outer_info->members, type == JOIN_FULL),

@@ -26,6 +26,7 @@ extern Query *sl_row_security_apply(Query *query);
 
 /* system_columns.c */
 extern void sl_system_columns_check(Query *query);
+extern void sl_system_columns_check_ctid(Query *query);
 
 /* table_subquery.c */
 extern bool sl_merge_wrap_source(Query *query);

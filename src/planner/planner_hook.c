@@ -179,6 +179,7 @@ plan_distributed(Query *query, const char *source, int options, ParamListInfo pa
 	result = plan_single_shard(query, placement, options);
 	if (result != NULL)
 		return result;
+	sl_system_columns_check_ctid(query);
 	if (sl_merge_find_remote(query) != NULL)
 		return plan_merge(query, placement, options);
 
