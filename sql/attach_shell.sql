@@ -1,5 +1,4 @@
 -- Tables that the shards have already, as ordinary tables (shell tables) of the router.
-SET shardlet.shell_tables = on;
 CREATE SCHEMA attach_shell;
 SELECT shardlet.create_map('attach_shell', shardlets => 8);
 SELECT count(*) FROM shardlet.execute('attach_shell', 'CREATE SCHEMA attach_shell');

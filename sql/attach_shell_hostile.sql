@@ -1,6 +1,5 @@
 -- Definitions that a hostile shard sends for a shell table: statements that concern the
 -- table and its partitions only, or an error; nothing else is run on the router.
-SET shardlet.shell_tables = on;
 CREATE SCHEMA attach_shell_hostile;
 SET search_path = attach_shell_hostile;
 SET client_min_messages = warning;
@@ -37,7 +36,6 @@ ALTER FUNCTION pg_catalog.pg_get_expr(pg_node_tree, oid) RENAME TO true_pg_get_e
 CREATE FUNCTION pg_catalog.pg_get_expr(pg_node_tree, oid) RETURNS text LANGUAGE sql STABLE AS
 	$$ SELECT CASE WHEN pg_catalog.true_pg_get_expr($1, $2) LIKE 'FOR VALUES%' THEN attach_shell_hostile.lie('bound', pg_catalog.true_pg_get_expr($1, $2)) ELSE pg_catalog.true_pg_get_expr($1, $2) END $$;
 \c contrib_regression
-SET shardlet.shell_tables = on;
 SET search_path = attach_shell_hostile;
 SET client_min_messages = warning;
 CREATE TABLE victim (id int PRIMARY KEY, v text);

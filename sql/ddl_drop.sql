@@ -10,14 +10,12 @@ CREATE FUNCTION there() RETURNS TABLE (tables text, shards bigint) LANGUAGE sql 
 -- Tables of all kinds: sharded a and b, of which b refers to a; attached c; placed p.
 CREATE FUNCTION make() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM shardlet.execute('dd', 'CREATE TABLE ddl_drop.a (k bigint PRIMARY KEY)');
-	PERFORM shardlet.execute('dd', 'CREATE TABLE ddl_drop.b (k bigint REFERENCES ddl_drop.a)');
-	PERFORM shardlet.execute('dd', 'CREATE TABLE ddl_drop.c (k bigint)');
-	PERFORM shardlet.execute('dd', 'CREATE TABLE ddl_drop.p (k bigint)', shards => '{s2}');
-	CREATE FOREIGN TABLE a (k bigint) SERVER shardlet_tables OPTIONS (map 'dd', key 'k');
-	CREATE FOREIGN TABLE b (k bigint) SERVER shardlet_tables OPTIONS (map 'dd', key 'k');
-	CREATE FOREIGN TABLE c (k bigint) SERVER shardlet_tables OPTIONS (map 'dd', key 'k', attached 'true');
-	EXECUTE format('CREATE FOREIGN TABLE p (k bigint) SERVER shardlet_tables OPTIONS (shard_id %L)', (SELECT id FROM shardlet.shards WHERE shard = 's2'));
+	PERFORM shardlet.execute('dd', 'CREATE TABLE ddl_drop.c (k bigint NOT NULL)');
+	PERFORM shardlet.attach('c', 'dd', 'k');
+	CREATE TABLE a (k bigint PRIMARY KEY);
+	CREATE TABLE b (k bigint NOT NULL REFERENCES a);
+	CREATE TABLE p (k bigint);
+	EXECUTE $q$SELECT shardlet.distribute_tables('{a, b}', 'dd', '{k}'), shardlet.place('p', 's2')$q$;
 END $$;
 CREATE TABLE here (a int);
 SELECT make();
@@ -27,7 +25,7 @@ DROP TABLE a;
 SELECT count(*) FROM pg_class WHERE oid = to_regclass('a');
 BEGIN; DROP TABLE a CASCADE; SELECT * FROM there(); ROLLBACK;
 DROP TABLE c;
-DROP FOREIGN TABLE p;
+DROP TABLE p;
 SELECT * FROM there();
 DROP TABLE IF EXISTS here, zz, a, b, a;
 SELECT * FROM there();
@@ -52,11 +50,11 @@ SELECT * FROM there();
 
 -- Dropped along with something else: the shards' tables stay.
 CREATE SCHEMA ddl_drop_inner;
-ALTER FOREIGN TABLE a SET SCHEMA ddl_drop_inner;
+ALTER TABLE a SET SCHEMA ddl_drop_inner;
 SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int);
 BEGIN; DROP SCHEMA ddl_drop_inner CASCADE; SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int); ROLLBACK;
 CREATE ROLE ddl_drop_user;
-ALTER FOREIGN TABLE ddl_drop_inner.a OWNER TO ddl_drop_user;
+ALTER TABLE ddl_drop_inner.a OWNER TO ddl_drop_user;
 BEGIN; DROP OWNED BY ddl_drop_user; SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int); ROLLBACK;
 \set VERBOSITY terse
 BEGIN; DROP SERVER shardlet_tables CASCADE; SELECT count(*) FROM shardlet.query('dd', 'SELECT 1 FROM ddl_drop_inner.a') AS q(a int); ROLLBACK;
@@ -75,22 +73,29 @@ BEGIN; SELECT shardlet.detach('gone'); ROLLBACK;
 SELECT count(*) FROM shardlet.execute('dd', 'DROP TABLE ddl_drop.gone', shards => '{s1,s3}');
 DROP TABLE gone;
 
--- Where a table's map or shard is not known, as while a dump is restored, there is
--- no shard to carry anything to.
-CREATE FOREIGN TABLE lost (k bigint) SERVER shardlet_tables OPTIONS (map 'no_such_map', key 'k');
-CREATE FOREIGN TABLE lost_place (k bigint) SERVER shardlet_tables OPTIONS (shard_id '9999');
-COMMENT ON FOREIGN TABLE lost IS 'x';
-ALTER FOREIGN TABLE lost OWNER TO ddl_drop_user;
+-- Where a table's map or shard is not known, there is no shard to carry anything to.
+CREATE TABLE lost (k bigint NOT NULL);
+CREATE TABLE lost_place (k bigint);
+SELECT shardlet.distribute('lost', 'dd', 'k'), shardlet.place('lost_place', 's2');
+SET allow_system_table_mods = on;
+UPDATE pg_foreign_table SET ftoptions = '{map=no_such_map,key=k}' WHERE ftrelid = 'lost'::regclass;
+UPDATE pg_foreign_table SET ftoptions = '{shard_id=9999}' WHERE ftrelid = 'lost_place'::regclass;
+RESET allow_system_table_mods;
+COMMENT ON TABLE lost IS 'x';
+ALTER TABLE lost OWNER TO ddl_drop_user;
 GRANT SELECT ON lost TO PUBLIC;
 GRANT SELECT ON ALL TABLES IN SCHEMA ddl_drop TO PUBLIC;
 ALTER TABLE lost_place ADD a int;
 DROP INDEX no_such_index;
 DROP TABLE lost, lost_place;
+SET client_min_messages = warning;
+SELECT count(*) FROM shardlet.execute('dd', 'DROP TABLE IF EXISTS lost, lost_place');
+RESET client_min_messages;
 
 -- A column is not dropped here alone.
 CREATE TYPE mood AS ENUM ('sad');
 SELECT count(*) FROM shardlet.execute('dd', 'CREATE TYPE ddl_drop.mood AS ENUM (''sad'')');
-ALTER FOREIGN TABLE c ADD COLUMN m mood;
+ALTER TABLE c ADD COLUMN m mood;
 DROP TYPE mood;
 DROP TYPE mood CASCADE;
 \d c
@@ -104,14 +109,14 @@ DROP TABLE c;
 RESET ROLE;
 -- The router alone.
 SET shardlet.carry_ddl = off;
-DROP FOREIGN TABLE c;
+DROP TABLE c;
 RESET shardlet.carry_ddl;
 SELECT * FROM there();
 SET ROLE ddl_drop_user;
 SET shardlet.carry_ddl = off;
 RESET ROLE;
 
-ALTER FOREIGN TABLE ddl_drop_inner.a OWNER TO CURRENT_USER;
+ALTER TABLE ddl_drop_inner.a OWNER TO CURRENT_USER;
 DROP TABLE ddl_drop_inner.a;
 DROP OWNED BY ddl_drop_user;
 DROP ROLE ddl_drop_user;

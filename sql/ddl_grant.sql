@@ -4,10 +4,9 @@ SELECT shardlet.create_map('dg', shards => '{s1,s2,s3}');
 CREATE SCHEMA ddl_grant;
 SET search_path = ddl_grant;
 SELECT count(*) FROM shardlet.execute('dg', 'CREATE SCHEMA ddl_grant');
-SELECT count(*) FROM shardlet.execute('dg', 'CREATE TABLE a (k bigint, "b c" text)');
-SELECT count(*) FROM shardlet.execute('dg', 'CREATE TABLE p (k bigint)', shards => '{s2}');
-CREATE FOREIGN TABLE a (k bigint, "b c" text) SERVER shardlet_tables OPTIONS (map 'dg', key 'k');
-SELECT format('CREATE FOREIGN TABLE p (k bigint) SERVER shardlet_tables OPTIONS (shard_id %L)', id) FROM shardlet.shards WHERE shard = 's2' \gexec
+CREATE TABLE a (k bigint NOT NULL, "b c" text);
+CREATE TABLE p (k bigint);
+SELECT shardlet.distribute('a', 'dg', 'k'), shardlet.place('p', 's2');
 CREATE TABLE here (a int, "b c" text);
 CREATE ROLE ddl_grant_a;
 CREATE ROLE "ddl_grant B";
@@ -15,7 +14,7 @@ CREATE FUNCTION acl() RETURNS TABLE (place text, privileges text) LANGUAGE plpgs
 DECLARE
 	sql text := $q$SELECT coalesce(string_agg(relname || coalesce(' ' || array_to_string((SELECT array_agg(replace(replace(a::text, 'xtm', 'xt'), current_user, 'me') ORDER BY a::text) FROM unnest(relacl) a), ' '), '') ||
 		coalesce((SELECT string_agg(format(' (%s: %s)', attname, replace(attacl::text, current_user, 'me')), '') FROM pg_attribute WHERE attrelid = c.oid AND attacl IS NOT NULL), '') ||
-		' of ' || replace(pg_get_userbyid(relowner), current_user, 'me'), ', ' ORDER BY relname), '-') FROM pg_class c WHERE relkind IN ('r', 'f') AND relname <> 'here' AND relnamespace = 'ddl_grant'::regnamespace$q$;
+		' of ' || replace(pg_get_userbyid(relowner), current_user, 'me'), ', ' ORDER BY relname), '-') FROM pg_class c WHERE relkind = 'r' AND relname <> 'here' AND relnamespace = 'ddl_grant'::regnamespace$q$;
 BEGIN
 	place := 'router';
 	EXECUTE sql INTO privileges;

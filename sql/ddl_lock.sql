@@ -1,12 +1,11 @@
--- LOCK TABLE locks on the shards as well; VACUUM runs there and not here.
+-- LOCK TABLE locks on the shards as well, and VACUUM runs there.
 SELECT shardlet.create_map('dl', shards => '{s1,s2,s3}');
 CREATE SCHEMA ddl_lock;
 SET search_path = ddl_lock;
 SELECT count(*) FROM shardlet.execute('dl', 'CREATE SCHEMA ddl_lock');
-SELECT count(*) FROM shardlet.execute('dl', 'CREATE TABLE a (k bigint, v text)');
-SELECT count(*) FROM shardlet.execute('dl', 'CREATE TABLE p (k bigint)', shards => '{s2}');
-CREATE FOREIGN TABLE a (k bigint, v text) SERVER shardlet_tables OPTIONS (map 'dl', key 'k');
-SELECT format('CREATE FOREIGN TABLE p (k bigint) SERVER shardlet_tables OPTIONS (shard_id %L)', id) FROM shardlet.shards WHERE shard = 's2' \gexec
+CREATE TABLE a (k bigint NOT NULL, v text);
+CREATE TABLE p (k bigint);
+SELECT shardlet.distribute('a', 'dl', 'k'), shardlet.place('p', 's2');
 CREATE TABLE here (a int);
 CREATE FUNCTION locks() RETURNS TABLE (place text, locks text) LANGUAGE plpgsql AS $$
 DECLARE

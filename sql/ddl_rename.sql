@@ -4,8 +4,8 @@ SELECT shardlet.create_map('dr', key_types => '{bigint,text}', shards => '{s1,s2
 CREATE SCHEMA ddl_rename;
 SET search_path = ddl_rename;
 SELECT count(*) FROM shardlet.execute('dr', 'CREATE SCHEMA ddl_rename');
-SELECT count(*) FROM shardlet.execute('dr', 'CREATE TABLE a (k1 bigint NOT NULL, "K 2" text NOT NULL, v int CONSTRAINT positive CHECK (v > 0), CONSTRAINT a_pk PRIMARY KEY (k1, "K 2"))');
-CREATE FOREIGN TABLE a (k1 bigint NOT NULL, "K 2" text NOT NULL, v int CONSTRAINT positive CHECK (v > 0)) SERVER shardlet_tables OPTIONS (map 'dr', key 'k1, "K 2"');
+CREATE TABLE a (k1 bigint NOT NULL, "K 2" text NOT NULL, v int CONSTRAINT positive CHECK (v > 0), CONSTRAINT a_pk PRIMARY KEY (k1, "K 2"));
+SELECT shardlet.distribute('a', 'dr', 'k1, "K 2"');
 CREATE FUNCTION there(sql text) RETURNS TABLE (answer text, shards bigint) LANGUAGE sql AS $$
 	SELECT a, count(*) FROM shardlet.query('dr', sql, per_shard => true) AS q(a text) GROUP BY a ORDER BY a $$;
 CREATE FUNCTION shape(tbl text) RETURNS TABLE (place text, columns text) LANGUAGE plpgsql AS $$
@@ -21,7 +21,7 @@ END $$;
 
 ALTER TABLE a RENAME v TO "Value";
 ALTER TABLE a RENAME COLUMN "K 2" TO "k""2";
-ALTER FOREIGN TABLE IF EXISTS a RENAME k1 TO k;
+ALTER TABLE IF EXISTS a RENAME k1 TO k;
 SELECT * FROM shape('a');
 SELECT ftoptions FROM pg_foreign_table WHERE ftrelid = 'a'::regclass;
 ALTER TABLE a RENAME "k""2" TO k2;
@@ -42,7 +42,7 @@ COMMENT ON CONSTRAINT above_zero ON a IS 'here and there';
 COMMENT ON CONSTRAINT a_primary ON a IS 'there';
 SELECT * FROM shape('a');
 SELECT * FROM there($$SELECT string_agg(obj_description(oid, 'pg_constraint'), ', ' ORDER BY conname) FROM pg_constraint WHERE conrelid = 'a'::regclass$$);
-COMMENT ON FOREIGN TABLE a IS NULL;
+COMMENT ON TABLE a IS NULL;
 COMMENT ON COLUMN a."Value" IS NULL;
 SELECT * FROM shape('a');
 
@@ -82,7 +82,6 @@ RESET client_min_messages;
 -- Triggers that are made here stay here; those of the shards are reached by name.
 CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE TRIGGER t_here BEFORE INSERT ON ddl_rename_3.a FOR EACH ROW EXECUTE FUNCTION f();
-SELECT count(*) FROM shardlet.execute('dr', 'CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS ''BEGIN RETURN NEW; END''');
 SELECT count(*) FROM shardlet.execute('dr', 'CREATE TRIGGER t_there BEFORE INSERT ON ddl_rename_3.a FOR EACH ROW EXECUTE FUNCTION f()');
 ALTER TABLE ddl_rename_3.a DISABLE TRIGGER t_here, DISABLE TRIGGER t_there;
 ALTER TRIGGER t_here ON ddl_rename_3.a RENAME TO t_here_2;

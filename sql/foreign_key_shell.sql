@@ -1,5 +1,4 @@
 -- Foreign keys of shell tables: from tables of the router, to reference tables, and among themselves.
-SET shardlet.shell_tables = on;
 CREATE SCHEMA fks;
 CREATE SCHEMA fks_plain;
 SET search_path = fks;

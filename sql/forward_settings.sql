@@ -1,5 +1,4 @@
 -- Custom settings that shards get with the statements.
-SET shardlet.shell_tables = on;
 CREATE SCHEMA forward_settings;
 SET search_path = forward_settings;
 SELECT shardlet.create_map('fs');

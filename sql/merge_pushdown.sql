@@ -1,6 +1,5 @@
 -- MERGE into sharded tables that are ordinary tables on the router: one shard executes
 -- it, or each shard for its own rows, and the rows are those of MERGE on plain tables.
-SET shardlet.shell_tables = on;
 SET client_min_messages = warning;
 CREATE SCHEMA mp_plain;
 CREATE SCHEMA mp;

@@ -1,7 +1,6 @@
 -- Row-level security of shell tables: what is carried to the shards, and what the
 -- router plans.  test/t/432_table_row_security.pl executes statements as ordinary
 -- users, who need a password that shards ask for.
-SET shardlet.shell_tables = on;
 CREATE SCHEMA row_security;
 SET search_path = row_security;
 SELECT shardlet.create_map('rs');
@@ -20,11 +19,6 @@ CREATE POLICY part ON parts1 USING (id > 3) WITH CHECK (id > 4);
 ALTER TABLE parts1 ENABLE ROW LEVEL SECURITY;
 GRANT USAGE ON SCHEMA row_security TO rs_alice, rs_bob;
 GRANT ALL ON notes, parts TO rs_alice, rs_bob;
-
--- Foreign tables cannot have it.
-SET shardlet.shell_tables = off;
-SELECT shardlet.distribute('notes', 'rs', 'tenant');
-SET shardlet.shell_tables = on;
 
 -- What the shards have; the same on all of them.
 CREATE FUNCTION on_shards(name text) RETURNS SETOF text LANGUAGE sql AS $$

@@ -54,11 +54,22 @@ CREATE USER MAPPING FOR PUBLIC SERVER own OPTIONS (oauth_client_secret 'secret')
 CREATE USER MAPPING FOR PUBLIC SERVER own OPTIONS (host 'h');
 CREATE USER MAPPING FOR PUBLIC SERVER own OPTIONS (weight '1');
 ALTER FOREIGN DATA WRAPPER shardlet OPTIONS (ADD host 'h');
-CREATE FOREIGN TABLE bad (a int) SERVER own OPTIONS (table_name 't');
 
--- A foreign table made by hand belongs to no map.
+-- A foreign table made by hand is refused, and belongs to no map.
 CREATE FOREIGN TABLE by_hand (a int) SERVER own;
+CREATE FOREIGN TABLE by_hand (a int) SERVER shardlet_tables OPTIONS (map 'm', key 'a');
+SET shardlet.carry_ddl = off;
+CREATE FOREIGN TABLE by_hand (a int) SERVER own;
+RESET shardlet.carry_ddl;
 SELECT * FROM by_hand;
 INSERT INTO by_hand VALUES (1);
+UPDATE by_hand SET a = 2;
+DELETE FROM by_hand;
+TRUNCATE by_hand;
+ANALYZE by_hand;
+COPY by_hand TO STDOUT;
+COPY by_hand FROM STDIN;
+1
+\.
 DROP FOREIGN TABLE by_hand;
 DROP SERVER own;

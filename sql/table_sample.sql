@@ -1,6 +1,5 @@
 -- TABLESAMPLE of sharded tables that are ordinary tables on the router: each shard samples
 -- its own rows.  A sample of 100 % is the whole table, in whatever plan.
-SET shardlet.shell_tables = on;
 SET client_min_messages = warning;
 CREATE SCHEMA ts_plain;
 CREATE SCHEMA ts;

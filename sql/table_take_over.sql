@@ -1,6 +1,5 @@
 -- The list of shell tables that is dumped, and take_over(), which connects restored tables to their shards.
 -- test/t/105_metadata_shell_dump.pl has real dumps.
-SET shardlet.shell_tables = on;
 CREATE SCHEMA take_over;
 CREATE SCHEMA take_over_2;
 SET search_path = take_over;

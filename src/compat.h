@@ -67,44 +67,6 @@
 extern PGDLLEXPORT void _PG_init(void);
 #endif
 
-/* 16 renamed the file that holds a relation. */
-#if PG_VERSION_NUM < 160000
-#define sl_new_file_number(pg_class, persistence) \
-	GetNewRelFileNode(InvalidOid, pg_class, persistence)
-#define sl_create_storage(relation, frozen, multi) \
-	(table_relation_set_new_filenode(relation, &(relation)->rd_node, \
-									 (relation)->rd_rel->relpersistence, frozen, multi), \
-	 RelationAssumeNewRelfilenode(relation))
-#define sl_forget_creation(relation) \
-	((relation)->rd_createSubid = (relation)->rd_newRelfilenodeSubid = \
-	 (relation)->rd_firstRelfilenodeSubid = InvalidSubTransactionId)
-#else
-#define sl_new_file_number(pg_class, persistence) \
-	GetNewRelFileNumber(InvalidOid, pg_class, persistence)
-#define sl_create_storage(relation, frozen, multi) \
-	(table_relation_set_new_filelocator(relation, &(relation)->rd_locator, \
-										(relation)->rd_rel->relpersistence, frozen, multi), \
-	 RelationAssumeNewRelfilelocator(relation))
-#define sl_forget_creation(relation) \
-	((relation)->rd_createSubid = (relation)->rd_newRelfilelocatorSubid = \
-	 (relation)->rd_firstRelfilelocatorSubid = InvalidSubTransactionId)
-#endif
-
-/* 18 knows constraints that are not enforced, and keys over periods. */
-#if PG_VERSION_NUM < 180000
-#define sl_create_primary_key(name, schema, relid, columns, count) \
-	CreateConstraintEntry(name, schema, CONSTRAINT_PRIMARY, false, false, true, \
-						  InvalidOid, relid, columns, count, count, InvalidOid, InvalidOid, \
-						  InvalidOid, NULL, NULL, NULL, NULL, 0, ' ', ' ', NULL, 0, ' ', \
-						  NULL, NULL, NULL, true, 0, true, true)
-#else
-#define sl_create_primary_key(name, schema, relid, columns, count) \
-	CreateConstraintEntry(name, schema, CONSTRAINT_PRIMARY, false, false, true, true, \
-						  InvalidOid, relid, columns, count, count, InvalidOid, InvalidOid, \
-						  InvalidOid, NULL, NULL, NULL, NULL, 0, ' ', ' ', NULL, 0, ' ', \
-						  NULL, NULL, NULL, true, 0, true, false, true)
-#endif
-
 /* 18 moved the attribute to the front of a declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()
@@ -249,13 +211,6 @@ sl_scan_user(const ForeignScan *plan, EState *estate)
 #define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b)
 #else
 #define sl_exprs_known_equal(root, a, b) exprs_known_equal(root, a, b, InvalidOid)
-#endif
-
-/* 18 counts the pages that are frozen. */
-#if PG_VERSION_NUM < 180000
-#define sl_forget_frozen_pages(class_row) ((void) (class_row))
-#else
-#define sl_forget_frozen_pages(class_row) ((void) ((class_row)->relallfrozen = 0))
 #endif
 
 /* 18 has constraints that are not enforced, and such of periods. */

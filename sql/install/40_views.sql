@@ -122,7 +122,7 @@ FROM (
 	FROM pg_catalog.pg_foreign_table f
 		JOIN pg_catalog.pg_foreign_server v ON v.oid = f.ftserver AND v.srvname = 'shardlet_tables'
 		-- Partitions of a shell table are parts of it.
-		JOIN pg_catalog.pg_class c ON c.oid = f.ftrelid AND (c.relkind = 'f' OR NOT c.relispartition)
+		JOIN pg_catalog.pg_class c ON c.oid = f.ftrelid AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 		CROSS JOIN LATERAL (
 			SELECT pg_catalog.jsonb_object_agg(x.option_name, x.option_value) AS options
 			FROM pg_catalog.pg_options_to_table(f.ftoptions) x) o

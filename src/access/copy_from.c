@@ -8,9 +8,8 @@
  * to its shard, whose COPY has the same format.  That costs a fraction of
  * converting all fields to values and back to text.
  *
- * It is possible if there is nothing to do on the router: no triggers, no
- * WHERE, no defaults for columns that are not in the file.  Everything else
- * goes through the executor.
+ * It is possible if there is nothing to do on the router: no WHERE, no defaults
+ * for columns that are not in the file.  Everything else is sent as rows.
  */
 #include "postgres.h"
 
@@ -153,9 +152,7 @@ sl_copy_from_is_plain(const CopyStmt *statement, Relation relation)
 {
 	ListCell   *cell;
 
-	if (statement->whereClause != NULL || sl_table_router_triggers(relation) != NULL ||
-		ExecutorCheckPerms_hook != NULL ||
-		(relation->rd_rel->relkind == RELKIND_FOREIGN_TABLE && relation->rd_rel->relispartition) ||
+	if (statement->whereClause != NULL || ExecutorCheckPerms_hook != NULL ||
 		sl_copy_row_columns(RelationGetDescr(relation)) == NIL)
 		return false;
 	foreach(cell, statement->options)

@@ -2,9 +2,8 @@
  * copy_hook.c
  *		COPY of distributed tables.
  *
- * COPY FROM bypasses the executor where possible (copy_from.c); otherwise its
- * row count is corrected afterwards.  COPY TO, which PostgreSQL refuses for a
- * foreign table, becomes COPY (SELECT ...) TO.
+ * COPY FROM sends lines where possible (copy_from.c), otherwise rows
+ * (copy_from_rows.c).  COPY TO becomes COPY (SELECT ...) TO.
  */
 #include "postgres.h"
 
@@ -82,29 +81,22 @@ make_query(PlannedStmt *planned, Oid relid)
 	return result;
 }
 
-/* Returns true if the statement was executed. */
-static bool
+static void
 copy_from(const CopyStmt *statement, Oid relid, const char *source, QueryCompletion *completion)
 {
 	Relation	relation = table_open(relid, RowExclusiveLock);
 	bool		is_plain = sl_copy_from_is_plain(statement, relation);
-	bool		is_ours = is_plain || relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE;
+	ParseState *pstate = make_parsestate(NULL);
+	uint64		rows;
 
-	if (is_ours)
-	{
-		ParseState *pstate = make_parsestate(NULL);
-		uint64		rows;
-
-		pstate->p_sourcetext = source;
-		sl_copy_from_check(statement, relation);
-		rows = is_plain ? sl_copy_from(pstate, statement, relation) :
-			sl_copy_from_rows(pstate, statement, relation);
-		if (completion != NULL)
-			SetQueryCompletion(completion, CMDTAG_COPY, rows);
-		free_parsestate(pstate);
-	}
+	pstate->p_sourcetext = source;
+	sl_copy_from_check(statement, relation);
+	rows = is_plain ? sl_copy_from(pstate, statement, relation) :
+		sl_copy_from_rows(pstate, statement, relation);
+	if (completion != NULL)
+		SetQueryCompletion(completion, CMDTAG_COPY, rows);
+	free_parsestate(pstate);
 	table_close(relation, NoLock);
-	return is_ours;
 }
 
 static void
@@ -132,12 +124,7 @@ on_utility(PlannedStmt *planned, const char *source, bool is_read_only,
 
 	if (OidIsValid(relid) && statement->is_from)
 	{
-		if (copy_from(statement, relid, source, completion))
-			return;
-		(void) sl_modify_lost_in_copy();
-		run_next(planned, source, is_read_only, context, params, environment, receiver, completion);
-		if (completion != NULL)
-			completion->nprocessed -= sl_modify_lost_in_copy();
+		copy_from(statement, relid, source, completion);
 		return;
 	}
 	if (OidIsValid(relid))

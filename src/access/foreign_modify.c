@@ -3,14 +3,12 @@
  *		INSERT, UPDATE, DELETE and COPY FROM of distributed tables through
  *		the executor.
  *
- * The node of modify_node.c writes the rows of most statements.  The callbacks
- * of the foreign data wrapper do the same for PostgreSQL's own ModifyTable,
- * where triggers fire on the router or the table is a partition or child of
- * another one, and for COPY FROM.
+ * The node of modify_node.c writes the rows of statements, and copy_from_rows.c those
+ * of COPY FROM.
  *
  * The executor expects to be told of each row at once whether it was written.
  * The reply of the shard is awaited only if something depends on it:
- * RETURNING, an AFTER ROW trigger, a check option.  Otherwise the row is sent
+ * RETURNING, a check option.  Otherwise the row is sent
  * and counts as written.  At the end of the plan all replies are received, and
  * the count is corrected: shards may have skipped rows because of ON CONFLICT
  * DO NOTHING or a trigger.  That is done at the end of ExecutorRun(), before
@@ -33,9 +31,6 @@
 
 static dlist_head modifies = DLIST_STATIC_INIT(modifies);
 static ExecutorRun_hook_type previous_run = NULL;
-
-/* Rows that COPY counted and no shard inserted. */
-static int64 lost_in_copy = 0;
 
 /* Replies --------------------------------------------------------------------- */
 
@@ -174,15 +169,6 @@ make_modify(EState *estate, ResultRelInfo *info, CmdType operation, bool counts)
 	return modify;
 }
 
-static bool
-fires_after(const TriggerDesc *triggers, CmdType operation)
-{
-	return triggers != NULL &&
-		((operation == CMD_INSERT && triggers->trig_insert_after_row) ||
-		 (operation == CMD_UPDATE && triggers->trig_update_after_row) ||
-		 (operation == CMD_DELETE && triggers->trig_delete_after_row));
-}
-
 /*
  * Checks the plan, as the executor may not have initialized its targets yet.
  * COPY has none.
@@ -190,8 +176,7 @@ fires_after(const TriggerDesc *triggers, CmdType operation)
 static bool
 needs_reply(const ModifyTable *plan, const ResultRelInfo *info, CmdType operation)
 {
-	return fires_after(sl_table_router_triggers(info->ri_RelationDesc), operation) ||
-		(plan != NULL && (plan->returningLists != NIL || sl_modify_late_checks(plan, 0, info->ri_RelationDesc) != NIL));
+	return plan != NULL && (plan->returningLists != NIL || sl_modify_late_checks(plan, 0, info->ri_RelationDesc) != NIL);
 }
 
 /* Takes over what was planned for ON CONFLICT. */
@@ -238,68 +223,6 @@ sl_modify_begin(PlanState *parent, const ModifyTable *plan, ResultRelInfo *info,
 	return modify;
 }
 
-static void
-begin_modify(ModifyTableState *state, ResultRelInfo *info, List *private, int subplan, int eflags)
-{
-	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-		info->ri_FdwState = sl_modify_begin(&state->ps, castNode(ModifyTable, state->ps.plan), info, private);
-}
-
-/* All columns: which ones are needed is not known. */
-static List *
-all_columns(Relation relation)
-{
-	TupleDesc	descriptor = RelationGetDescr(relation);
-	List	   *result = NIL;
-
-	for (int i = 0; i < descriptor->natts; i++)
-	{
-		if (!TupleDescAttr(descriptor, i)->attisdropped)
-			result = lappend_int(result, i + 1);
-	}
-	return result;
-}
-
-static void
-refuse_conflict(ModifyTableState *state, const ResultRelInfo *info)
-{
-	ModifyTable *plan = castNode(ModifyTable, state->ps.plan);
-
-	if (plan == NULL || plan->onConflictAction == ONCONFLICT_NONE)
-		return;
-	ereport(ERROR,
-			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			errmsg("ON CONFLICT is not supported for \"%s\" as a partition of another table",
-				   RelationGetRelationName(info->ri_RelationDesc)));
-}
-
-/*
- * For rows of COPY, or of partition routing.  If the table is also the target
- * of an UPDATE, there is a state already.
- */
-static void
-begin_insert(ModifyTableState *state, ResultRelInfo *info)
-{
-	SlModify   *modify;
-	MemoryContext old_context;
-
-	if (info->ri_FdwState != NULL)
-		return;
-	if (state->ps.plan != NULL)
-		refuse_conflict(state, info);
-	modify = make_modify(state->ps.state, info, CMD_INSERT, state->ps.plan != NULL && state->canSetTag);
-	old_context = MemoryContextSwitchTo(modify->context);
-	modify->needs_reply = needs_reply((const ModifyTable *) state->ps.plan, info, CMD_INSERT);
-	modify->is_bulk = state->ps.plan == NULL;
-	if (modify->needs_reply)
-		modify->returning = all_columns(info->ri_RelationDesc);
-	modify->returning_binary = returns_binary(modify);
-	if (!modify->returning_binary)
-		sl_statement_pipeline_want_plain(modify->pipe);
-	info->ri_FdwState = modify;
-	MemoryContextSwitchTo(old_context);
-}
-
 /*
  * Prepares to write the rows of COPY FROM.  The result lives as long as the
  * executor's state.
@@ -338,24 +261,6 @@ sl_modify_insert_row(SlModify *modify, TupleTableSlot *slot)
 	return sl_insert_row(modify, slot);
 }
 
-static TupleTableSlot *
-exec_insert(EState *estate, ResultRelInfo *info, TupleTableSlot *slot, TupleTableSlot *plan_slot)
-{
-	return sl_modify_insert_row(info->ri_FdwState, slot);
-}
-
-static TupleTableSlot *
-exec_update(EState *estate, ResultRelInfo *info, TupleTableSlot *slot, TupleTableSlot *plan_slot)
-{
-	return sl_update_row(info->ri_FdwState, slot, plan_slot);
-}
-
-static TupleTableSlot *
-exec_delete(EState *estate, ResultRelInfo *info, TupleTableSlot *slot, TupleTableSlot *plan_slot)
-{
-	return sl_delete_row(info->ri_FdwState, slot, plan_slot);
-}
-
 /* End ------------------------------------------------------------------------- */
 
 /*
@@ -387,32 +292,6 @@ int64
 sl_modify_end_copy(SlModify *modify)
 {
 	return flush_modify(modify);
-}
-
-static void
-end_modify(EState *estate, ResultRelInfo *info)
-{
-	sl_modify_end(info->ri_FdwState);
-}
-
-/* COPY has counted its rows; copy_hook.c corrects the count afterwards. */
-static void
-end_insert(EState *estate, ResultRelInfo *info)
-{
-	SlModify   *modify = info->ri_FdwState;
-
-	if (modify != NULL && modify->operation == CMD_INSERT)
-		lost_in_copy += flush_modify(modify);
-}
-
-/* Returns the number of rows that COPY lost since the last call. */
-int64
-sl_modify_lost_in_copy(void)
-{
-	int64		lost = lost_in_copy;
-
-	lost_in_copy = 0;
-	return lost;
 }
 
 /*
@@ -460,18 +339,6 @@ run_hook(SL_EXECUTOR_RUN_PARAMS)
 		sl_modify_flush_all(query->estate);
 }
 
-static void
-explain_modify(ModifyTableState *state, ResultRelInfo *info, List *private, int subplan, struct ExplainState *es)
-{
-	sl_modify_explain(state->operation, info->ri_RelationDesc, private, es);
-}
-
-static int
-is_updatable(Relation relation)
-{
-	return (1 << CMD_INSERT) | (1 << CMD_UPDATE) | (1 << CMD_DELETE);
-}
-
 void
 sl_modify_init(void)
 {
@@ -483,20 +350,14 @@ sl_modify_init(void)
 	sl_router_key_rule_init();
 }
 
-/* Adds the functions for writing to the FDW routine. */
+/*
+ * Adds the functions by which the planner plans writes.  Rows are written by a node of this
+ * extension (modify_node_exec.c), so there are none for execution.
+ */
 void
 sl_fdw_add_modify(FdwRoutine *routine)
 {
 	routine->AddForeignUpdateTargets = sl_modify_add_targets;
 	routine->PlanForeignModify = sl_modify_plan;
-	routine->BeginForeignModify = begin_modify;
-	routine->ExecForeignInsert = exec_insert;
-	routine->ExecForeignUpdate = exec_update;
-	routine->ExecForeignDelete = exec_delete;
-	routine->EndForeignModify = end_modify;
-	routine->BeginForeignInsert = begin_insert;
-	routine->EndForeignInsert = end_insert;
-	routine->IsForeignRelUpdatable = is_updatable;
-	routine->ExplainForeignModify = explain_modify;
 	routine->ExecForeignTruncate = sl_truncate;
 }

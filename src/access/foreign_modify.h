@@ -127,7 +127,6 @@ extern SlModify *sl_modify_begin_copy(EState *estate, ResultRelInfo *info);
 extern int64 sl_modify_end_copy(SlModify *modify);
 extern bool sl_modify_take_reply(SlModify *modify, SlShard *shard, const char *sql,
 								 PGresult *result, TupleTableSlot *slot);
-extern int64 sl_modify_lost_in_copy(void);
 extern void sl_modify_flush_all(EState *estate);
 
 /* modify_plan.c */

@@ -419,15 +419,13 @@ lock_word(LockClauseStrength strength)
 	}
 }
 
-/* May the UPDATE move rows to other shards?  Triggers may set the key, too. */
+/* May the UPDATE move rows to other shards? */
 static bool
 may_move(const Writing *writing, Index index)
 {
 	const SlTable *table = ((const SlMember *) linitial(writing->info->members))->table;
 	Relation	relation = table_open(table->relid, NoLock);
-	const TriggerDesc *triggers = sl_table_router_triggers(relation);
-	bool		result = (int) index != writing->root->parse->resultRelation ||
-	(triggers != NULL && triggers->trig_update_before_row);
+	bool		result = (int) index != writing->root->parse->resultRelation;
 
 	for (int i = 0; i < table->key_count; i++)
 	{

@@ -4,7 +4,7 @@
  *
  * All columns are sent but generated ones, which the shard computes: defaults
  * are in the row already.  The reply is awaited if it is needed at once, for
- * RETURNING, an AFTER ROW trigger or a check option.  Other rows are
+ * RETURNING or a check option.  Other rows are
  * pipelined, and when there are many of them sent by COPY.
  *
  * With ON CONFLICT DO UPDATE the rows of a shard are sent together, many in

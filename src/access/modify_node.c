@@ -14,13 +14,9 @@
  * and checks refer to the result relation and to the subplan, which remains
  * the outer plan.  The ModifyTable is stored in custom_private, without the
  * subplan.
- *
- * It is not replaced if it has other targets as well, as the parent of a
- * distributed table has, nor if triggers fire on the router.
  */
 #include "postgres.h"
 
-#include "access/table.h"
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -39,17 +35,6 @@ static const CustomScanMethods node_methods = {
 	.CreateCustomScanState = sl_modify_node_create,
 };
 
-/* Does the router fire triggers, of rows or statements? */
-static bool
-fires_triggers(Oid relid)
-{
-	Relation	relation = table_open(relid, NoLock);
-	bool		result = sl_table_router_triggers(relation) != NULL;
-
-	table_close(relation, NoLock);
-	return result;
-}
-
 static bool
 is_replaced(const PlannedStmt *statement, const Plan *plan)
 {
@@ -59,7 +44,7 @@ is_replaced(const PlannedStmt *statement, const Plan *plan)
 	if (!IsA(plan, ModifyTable) || list_length(modify->resultRelations) != 1 || modify->rootRelation != 0)
 		return false;
 	entry = rt_fetch(linitial_int(modify->resultRelations), statement->rtable);
-	return sl_table_is_remote(entry->relid, entry->relkind) && !fires_triggers(entry->relid);
+	return sl_table_is_remote(entry->relid, entry->relkind);
 }
 
 /* The columns of the node are those of RETURNING, which it evaluates itself. */

@@ -136,16 +136,6 @@ list_columns(Relation relation, Bitmapset *numbers)
 	return result;
 }
 
-static bool
-fires_after(const TriggerDesc *triggers, CmdType operation)
-{
-	if (triggers == NULL)
-		return false;
-	return operation == CMD_INSERT ? triggers->trig_insert_after_row :
-		operation == CMD_UPDATE ? triggers->trig_update_after_row :
-		triggers->trig_delete_after_row;
-}
-
 /* Can a trigger change the rows that are written?  Those of shell tables fire on the shards. */
 bool
 sl_modify_has_row_trigger(Relation relation, CmdType operation)
@@ -182,8 +172,6 @@ find_returning(PlannerInfo *root, ModifyTable *plan, Index index, int subplan, R
 {
 	Bitmapset  *numbers = NULL;
 
-	if (fires_after(sl_table_router_triggers(relation), plan->operation))
-		numbers = bms_make_singleton(-FirstLowInvalidHeapAttributeNumber);
 	if (plan->returningLists != NIL)
 		pull_varattnos((Node *) list_nth(plan->returningLists, subplan), index, &numbers);
 	pull_varattnos((Node *) sl_modify_late_checks(plan, subplan, relation), index, &numbers);
@@ -195,11 +183,7 @@ static List *
 find_updated(const ModifyTable *plan, int subplan, Relation relation)
 {
 	List	   *writable = sl_copy_row_columns(RelationGetDescr(relation));
-	const TriggerDesc *triggers = sl_table_router_triggers(relation);
 
-	/* A trigger may change any column. */
-	if (triggers != NULL && triggers->trig_update_before_row)
-		return writable;
 	return list_intersection_int(writable, list_nth(plan->updateColnosLists, subplan));
 }
 
@@ -213,8 +197,7 @@ plan_direct(PlannerInfo *root, ModifyTable *plan, Index index, int subplan, Rela
 {
 	const TupleConstr *constraints = RelationGetDescr(relation)->constr;
 
-	return relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE && relation->trigdesc != NULL &&
-		plan->operation != CMD_INSERT && plan->withCheckOptionLists == NIL &&
+	return relation->trigdesc != NULL && plan->operation != CMD_INSERT && plan->withCheckOptionLists == NIL &&
 		!(constraints != NULL && constraints->has_generated_stored) &&
 		!sl_router_key_is_checked(relation, root->parse) &&
 		sl_fdw_plan_direct(root, plan, index, subplan);

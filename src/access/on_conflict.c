@@ -2,7 +2,6 @@
  * on_conflict.c
  *		Deparses ON CONFLICT of an INSERT.
  *
- * The arbiter comes from the planner hook (planner/on_conflict_arbiter.c).
  * The assigned values are computed on the shard, where the row is; parts that
  * need no column are evaluated on the router and sent as parameters.  A clause
  * that is not shippable is refused, since the router does not know which rows
@@ -42,21 +41,6 @@ typedef struct Clause
 	StringInfoData sql;
 } Clause;
 
-/*
- * Finds the arbiter: as the statement has it, or of a foreign table as the planner
- * hook stored it.  NULL if there is none.
- */
-static OnConflictExpr *
-find_arbiter(const OnConflictExpr *conflict)
-{
-	TargetEntry *last = conflict->exclRelTlist != NIL ? llast(conflict->exclRelTlist) : NULL;
-
-	if (last == NULL || !last->resjunk || last->resname == NULL ||
-		strcmp(last->resname, SL_ARBITER_NAME) != 0)
-		return conflict->arbiterElems != NIL || OidIsValid(conflict->constraint) ? (OnConflictExpr *) conflict : NULL;
-	return stringToNode(TextDatumGetCString(castNode(Const, last->expr)->constvalue));
-}
-
 static char *
 write_expression(const Clause *clause, Node *expression, bool with_names)
 {
@@ -69,7 +53,7 @@ write_arbiter(Clause *clause, const OnConflictExpr *arbiter)
 {
 	ListCell   *cell;
 
-	if (arbiter == NULL)
+	if (arbiter->arbiterElems == NIL && !OidIsValid(arbiter->constraint))
 		return;
 	if (OidIsValid(arbiter->constraint))
 	{
@@ -220,22 +204,6 @@ refuse_old(Relation relation, List *returning)
 				errdetail("The table is distributed, and its shards return the new row only."));
 }
 
-/* Only the shard knows which rows it updates, and which it inserts. */
-static void
-refuse_triggers(Relation relation)
-{
-	const TriggerDesc *triggers = sl_table_router_triggers(relation);
-
-	if (triggers != NULL && (triggers->trig_update_before_row || triggers->trig_update_after_row ||
-							 triggers->trig_insert_after_row))
-		ereport(ERROR,
-				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				errmsg("ON CONFLICT DO UPDATE of table \"%s\" cannot fire its triggers",
-					   RelationGetRelationName(relation)),
-				errdetail("Shards find out which rows are updated, and its triggers for rows that were inserted, and for those that are updated, are the router's."),
-				errhint("Create these triggers on the shards instead, with shardlet.execute(); or use ON CONFLICT DO NOTHING and UPDATE."));
-}
-
 /* The old values of the rows that are updated are not known on the router. */
 static void
 refuse_router_keys(Relation relation, const ModifyTable *plan)
@@ -291,13 +259,12 @@ sl_conflict_plan(PlannerInfo *root, ModifyTable *plan, Relation relation, SlConf
 	make_context(&clause);
 	initStringInfo(&clause.sql);
 	appendStringInfoString(&clause.sql, " ON CONFLICT");
-	write_arbiter(&clause, find_arbiter(clause.conflict));
+	write_arbiter(&clause, clause.conflict);
 	if (plan->onConflictAction == ONCONFLICT_NOTHING)
 		appendStringInfoString(&clause.sql, " DO NOTHING");
 	else
 	{
 		refuse_old(relation, root->parse->returningList);
-		refuse_triggers(relation);
 		refuse_policies(relation, plan);
 		write_set(&clause);
 		write_where(&clause);

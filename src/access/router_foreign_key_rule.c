@@ -182,13 +182,12 @@ static void
 check_foreign_key(HeapTuple constraint, bool is_new)
 {
 	const FormData_pg_constraint *row = get_row(constraint);
-	char		kind = get_rel_relkind(row->confrelid);
 
 	if (row->contype != CONSTRAINT_FOREIGN || OidIsValid(row->conparentid))
 		return;
 	if (sl_table_is_remote(row->conrelid, get_rel_relkind(row->conrelid)))
 		check_outgoing(constraint);
-	else if (kind != RELKIND_FOREIGN_TABLE && sl_table_is_remote(row->confrelid, kind))
+	else if (sl_table_is_remote(row->confrelid, get_rel_relkind(row->confrelid)))
 		check_incoming(constraint, is_new);
 }
 

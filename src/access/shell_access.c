@@ -347,7 +347,7 @@ check_planned(PlannerInfo *root, Oid relid, bool is_parent, RelOptInfo *rel)
 static void
 check_published_table(Oid relid)
 {
-	if (get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE || !sl_shell_is_connected(relid))
+	if (!sl_shell_is_connected(relid))
 		return;
 	ereport(ERROR,
 			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -87,7 +87,7 @@ keep_shells(List *relids)
 	{
 		const SlTable *table = sl_table_get(lfirst_oid(cell));
 
-		if (table == NULL || !table->is_shell)
+		if (table == NULL || table->kind == SL_TABLE_REFERENCE)
 			relids = foreach_delete_current(relids, cell);
 	}
 	return relids;

@@ -40,7 +40,6 @@ extern int	sl_deadlock_timeout;
 extern int	sl_move_rate;
 extern int	sl_move_wait_timeout;
 extern bool sl_carry_ddl;
-extern bool sl_shell_tables;
 extern bool sl_consistent_reads;
 extern bool sl_partial_results;
 extern int	sl_cross_shard;

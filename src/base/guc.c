@@ -26,7 +26,6 @@ int			sl_deadlock_timeout;
 int			sl_move_rate;
 int			sl_move_wait_timeout;
 bool		sl_carry_ddl;
-bool		sl_shell_tables;
 bool		sl_consistent_reads;
 bool		sl_partial_results;
 int			sl_cross_shard;
@@ -125,11 +124,6 @@ static const BoolSetting bool_settings[] = {
 		"shardlet.carry_ddl",
 		"Carries DDL on tables whose rows are on shards to the shards.",
 		&sl_carry_ddl, true, PGC_SUSET
-	},
-	{
-		"shardlet.shell_tables",
-		"Keeps distributed tables ordinary tables in the router's catalogs.",
-		&sl_shell_tables, true, PGC_SUSET
 	},
 	{
 		"shardlet.consistent_reads",

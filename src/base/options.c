@@ -1,6 +1,6 @@
 /*
  * options.c
- *		Options of servers, user mappings and foreign tables.
+ *		Options of servers, user mappings and distributed tables.
  *
  * libpq tells which connection options it has, so they are not listed.  "user" and
  * secrets belong to a user mapping, which only its owner can read; everyone can
@@ -61,7 +61,7 @@ static const OwnOption own_options[] = {
 	{"other_collation", check_bool},
 };
 
-/* Options of a foreign table. */
+/* Options of a row of pg_foreign_table, which a distributed table has. */
 static const OwnOption table_options[] = {
 	{"map", NULL},
 	{"key", NULL},

@@ -56,19 +56,6 @@ read_definition(const SlTable *table, SlReply *source, SlReply *target)
 	return NULL;
 }
 
-/* Policies of foreign tables are those of the shards alone. */
-static void
-remove_policies(SlDefinition *definition)
-{
-	ListCell   *cell;
-
-	foreach(cell, definition->items)
-	{
-		if (((SlDefinitionItem *) lfirst(cell))->phase == SL_PHASE_POLICIES)
-			definition->items = foreach_delete_current(definition->items, cell);
-	}
-}
-
 static bool
 is_of_map(const SlTable *table, const SlMap *map)
 {
@@ -92,8 +79,6 @@ read_definitions(const SlMap *map, SlShard *source, SlShard *target)
 		if (!is_of_map(table, map))
 			continue;
 		definition = read_definition(table, source_reply, target_reply);
-		if (definition != NULL && !table->is_shell)
-			remove_policies(definition);
 		if (definition != NULL)
 			result = lappend(result, definition);
 	}

@@ -5,8 +5,7 @@
  * No row moves, and nothing changes on a shard but that its table is guarded, if
  * the shard has the extension.  The definitions of all shards are read and
  * compared, the rows that are in the wrong place are counted, and then the router
- * gets a foreign table of the same name, or with shardlet.shell_tables a shell
- * table.
+ * gets a shell table of the same name.
  */
 #include "postgres.h"
 
@@ -158,10 +157,7 @@ refresh_attached_table(Oid relid, const SlAttachment *attachment, const SlDefini
 				errmsg("table \"%s\" is attached in another way already", definition->name),
 				errdetail("View shardlet.tables shows how."),
 				errhint("SELECT shardlet.detach('%s');", definition->name));
-	if (table->is_shell)
-		sl_shell_refresh_table(table, definition);
-	else
-		sl_definition_refresh_on_router(relid, definition);
+	sl_shell_refresh_table(table, definition);
 }
 
 /*
@@ -199,22 +195,14 @@ sl_attach_create_shell(const SlAttachment *attachment, SlDefinition *definition)
 
 /* Makes the router's table, or what it has to be by now.  Returns it. */
 static Oid
-make_router_table(Oid relid, SlAttachment *attachment, SlDefinition *definition)
+make_router_table(Oid relid, const SlAttachment *attachment, SlDefinition *definition)
 {
-	if (OidIsValid(relid))
-	{
-		sl_received_find_partitions(definition);
-		refresh_attached_table(relid, attachment, definition);
-		if (sl_table_get(relid)->is_shell)
-			finish_shell(relid, attachment, definition);
-		return relid;
-	}
-	if (sl_shell_tables)
+	if (!OidIsValid(relid))
 		return sl_attach_create_shell(attachment, definition);
-	sl_received_run(sl_definition_foreign_table_sql(definition, attachment->options), definition->schema,
-					definition->name);
-	CommandCounterIncrement();
-	return get_relname_relid(definition->name, get_namespace_oid(definition->schema, false));
+	sl_received_find_partitions(definition);
+	refresh_attached_table(relid, attachment, definition);
+	finish_shell(relid, attachment, definition);
+	return relid;
 }
 
 static void
@@ -233,8 +221,6 @@ attach_table(SlAttachment *attachment, const char *schema, const char *name)
 	CommandCounterIncrement();
 	if (attachment->map != NULL)
 		sl_table_check_key(sl_table_get(relid), attachment->map);
-	if (!sl_table_get(relid)->is_shell)
-		sl_definition_declare_key(sl_table_get(relid), definition);
 }
 
 /* Splits the name; without a schema it is where CREATE TABLE would make it. */
@@ -328,8 +314,7 @@ shardlet_detach(PG_FUNCTION_ARGS)
 							  get_rel_name(relid));
 
 	/* Foreign keys of other tables to this one are the shards' own again. */
-	if (table->is_shell)
-		sl_shell_drop_foreign_keys(relid, true);
+	sl_shell_drop_foreign_keys(relid, true);
 	ObjectAddressSet(address, RelationRelationId, relid);
 	performDeletion(&address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);
 	PG_RETURN_VOID();

@@ -32,7 +32,7 @@ typedef struct SlAttachment
 	const char *key;
 	SlShard    *shard;			/* placed */
 	bool		verify;
-	List	   *options;		/* of the foreign table */
+	List	   *options;		/* in the row of pg_foreign_table */
 	SlReply    *replies;		/* open shards */
 	int			count;
 } SlAttachment;
@@ -54,7 +54,7 @@ extern void sl_import_init(void);
 typedef struct SlArrival
 {
 	SlTable    *target;			/* what it becomes */
-	List	   *options;		/* of the foreign table */
+	List	   *options;		/* in the row of pg_foreign_table */
 	List	   *homes;			/* shards */
 	SlDefinition *definition;
 } SlArrival;
@@ -88,9 +88,5 @@ extern void sl_foreign_key_drop_on_router(const SlForeignKey *key);
 /* shell_swap.c */
 extern void sl_shell_connect(Oid relid, List *options, const char *verb);
 extern uint64 sl_shell_disconnect(Oid relid, List *shards, const char *verb);
-
-/* swap_table.c */
-extern void sl_swap_to_foreign(Oid relid, List *options, const char *verb);
-extern void sl_swap_to_plain(Oid relid, const char *verb);
 
 #endif							/* SL_COMMANDS_H */

@@ -4,8 +4,8 @@
  *
  * The table is made on the shards without keys and indexes, the rows are copied, then
  * comes the rest, which is faster than maintaining indexes row by row, and fires no
- * user triggers.  At last the local table becomes the foreign table of the same name
- * (swap_table.c).  All of it is one transaction, here and on the shards.
+ * user triggers.  At last the local table becomes a shell table (shell_swap.c).  All of
+ * it is one transaction, here and on the shards.
  *
  * Locks: the map, so that no shard joins it and none of its shardlets changes,
  * then the table, exclusively.
@@ -83,15 +83,9 @@ finish_table(const SlArrival *arrival, const char *verb)
 	if (target->kind == SL_TABLE_SHARDED)
 		sl_guard_trigger_create(arrival->homes, definition->schema, definition->name, target->map,
 								sl_table_key_of(target));
-	if (sl_shell_tables)
-	{
-		sl_definition_create(arrival->homes, definition, SL_PHASE_POLICIES, SL_PHASE_POLICIES);
-		sl_policy_check_bypass(target->relid, arrival->homes);
-		sl_shell_connect(target->relid, arrival->options, verb);
-		return;
-	}
-	sl_swap_to_foreign(target->relid, arrival->options, verb);
-	sl_definition_declare_key(target, definition);
+	sl_definition_create(arrival->homes, definition, SL_PHASE_POLICIES, SL_PHASE_POLICIES);
+	sl_policy_check_bypass(target->relid, arrival->homes);
+	sl_shell_connect(target->relid, arrival->options, verb);
 }
 
 /*

@@ -237,7 +237,7 @@ judge_foreign_key(Search *search, const SlForeignKey *key)
 	}
 	if (sl_table_get(from) != NULL)
 		return VERDICT_BROKEN;
-	return sl_shell_tables && sl_router_key_keep(key->constraint) ? VERDICT_KEPT :
+	return sl_router_key_keep(key->constraint) ? VERDICT_KEPT :
 		judge_missing(search, key, to_candidate, from, false);
 }
 
@@ -435,31 +435,6 @@ leave_out(const Search *search, const SlForeignKey *key)
 }
 
 /*
- * Foreign keys of other tables would keep the keys of a table from going, and their
- * triggers would look for rows that are not here any more.  A table's own go with
- * the rest of it.
- */
-static void
-drop_incoming(const Search *search)
-{
-	ListCell   *candidate_cell;
-	ListCell   *cell;
-
-	foreach(candidate_cell, search->candidates)
-	{
-		const Candidate *candidate = lfirst(candidate_cell);
-
-		foreach(cell, sl_foreign_key_list(candidate->relid))
-		{
-			const SlForeignKey *key = lfirst(cell);
-
-			if (sl_foreign_key_root(key->relid) != candidate->relid)
-				sl_foreign_key_drop_on_router(key);
-		}
-	}
-}
-
-/*
  * Before tables go to the shards, and when their definitions were read: refuses
  * foreign keys that cannot be kept, or takes them out.
  */
@@ -485,9 +460,6 @@ sl_foreign_key_plan(List *arrivals, SlDistributeOptions choices)
 	foreach(cell, list_concat_copy(search.broken, search.missing))
 	{
 		leave_out(&search, lfirst(cell));
-		if (sl_shell_tables)
-			sl_foreign_key_drop_on_router(lfirst(cell));
+		sl_foreign_key_drop_on_router(lfirst(cell));
 	}
-	if (!sl_shell_tables)
-		drop_incoming(&search);
 }

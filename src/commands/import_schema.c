@@ -4,9 +4,9 @@
  *
  * With OPTIONS (map 'm', key 'customer_id') the tables become sharded; the server
  * says from which shard the list of tables is taken.  Without, they are placed on the
- * shard that the server is.  PostgreSQL runs the commands that are returned, and
- * leaves out what LIMIT TO and EXCEPT say.  It takes CREATE FOREIGN TABLE only, so
- * shell tables are made right away, and no command is returned for them.
+ * shard that the server is.  PostgreSQL would run the commands that are returned, but
+ * takes CREATE FOREIGN TABLE only.  So the tables are made right away, and no command
+ * is returned.
  */
 #include "postgres.h"
 
@@ -95,7 +95,6 @@ static List *
 import_schema(ImportForeignSchemaStmt *statement, Oid server)
 {
 	SlAttachment attachment = {0};
-	List	   *commands = NIL;
 	ListCell   *cell;
 
 	read_options(statement, &attachment);
@@ -106,22 +105,12 @@ import_schema(ImportForeignSchemaStmt *statement, Oid server)
 	foreach(cell, list_tables(list_connection(&attachment, server), statement->remote_schema))
 	{
 		char	  **row = lfirst(cell);
-		SlDefinition *definition;
-		char	   *command;
 
 		if (row[0] == NULL || !IsImportableForeignTable(row[0], statement))
 			continue;
-		definition = sl_attach_read(&attachment, statement->remote_schema, row[0]);
-		if (sl_shell_tables)
-		{
-			(void) sl_attach_create_shell(&attachment, definition);
-			continue;
-		}
-		command = sl_definition_foreign_table_sql(definition, attachment.options);
-		sl_received_check(command, statement->remote_schema, row[0]);
-		commands = lappend(commands, command);
+		(void) sl_attach_create_shell(&attachment, sl_attach_read(&attachment, statement->remote_schema, row[0]));
 	}
-	return commands;
+	return NIL;
 }
 
 void

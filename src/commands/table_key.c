@@ -166,7 +166,7 @@ make_option(const char *name, const char *value)
 	return makeDefElem(pstrdup(name), (Node *) makeString(pstrdup(value)), -1);
 }
 
-/* The options of the foreign table that a sharded table is. */
+/* The options that connect a sharded table to its map. */
 List *
 sl_table_options_sharded(const SlMap *map, const char *key, bool is_attached)
 {

@@ -2,14 +2,10 @@
  * undistribute.c
  *		undistribute(): a table comes back from the shards.
  *
- * The foreign table becomes an empty plain table at its place (swap_table.c), the
- * rows are read from the shards as streams, and what a foreign table cannot have,
- * keys, indexes, triggers, foreign keys, is made again as the shards have it.  Then
- * the shards' tables are dropped, unless they were attached.  All of it is one
- * transaction.
- *
- * A foreign table that was partitioned comes back as one table without partitions.
- * A shell table has all of this on the router, and only its rows are read.
+ * The shell table becomes an empty plain table (shell_swap.c), and the rows are read
+ * from the shards as streams.  What the router's table lacks because it was attached is
+ * made as the shards have it.  Then the shards' tables are dropped, unless they were
+ * attached.  All of it is one transaction.
  */
 #include "postgres.h"
 
@@ -36,38 +32,6 @@
 
 PG_FUNCTION_INFO_V1(shardlet_undistribute);
 
-/* Definition ------------------------------------------------------------------ */
-
-/* Is it something that a foreign table cannot have, and a plain table has? */
-static bool
-is_missing_on_router(const SlDefinitionItem *item)
-{
-	static const char *const kinds[] = {"options", "compression", "primary_key", "unique", "exclusion",
-		"index", "index_options", "cluster", "trigger", "trigger_state", "replica_identity",
-	};
-
-	for (int i = 0; item->level == 0 && i < (int) lengthof(kinds); i++)
-	{
-		if (strcmp(item->kind, kinds[i]) == 0)
-			return true;
-	}
-	return item->level == 0 && item->phase == SL_PHASE_COMMENTS;
-}
-
-static void
-restore_parts(const SlDefinition *definition)
-{
-	ListCell   *cell;
-
-	foreach(cell, definition->items)
-	{
-		const SlDefinitionItem *item = lfirst(cell);
-
-		if (is_missing_on_router(item))
-			sl_received_run(item->ddl, definition->schema, definition->name);
-	}
-}
-
 /* Foreign keys ---------------------------------------------------------------- */
 
 /* One of its tables stays on the shards. */
@@ -77,30 +41,6 @@ warn_parted(const SlForeignKey *key, Oid staying)
 	sl_foreign_key_warn(key, psprintf("Table \"%s\" is still distributed, and nothing could check it.",
 									  get_rel_name(staying)),
 						"When both tables are plain, or distributed together, again");
-}
-
-/*
- * A foreign key of a shard, from or to the table: if both sides are plain tables now,
- * it is created on the router; otherwise nothing can check it any more.
- */
-static void
-bring_back(const SlForeignKey *key, const SlTable *gone, SlReply *replies, int count)
-{
-	Oid			relid = gone->relid;
-	Oid			other = key->relid == relid ? key->referenced : key->relid;
-	const SlTable *table = OidIsValid(other) ? sl_table_get(other) : NULL;
-
-	/* Attached tables stay on the shards as they are. */
-	if (key->relid != relid && (gone->is_attached || !OidIsValid(other)))
-		return;
-	if (key->relid != relid)
-		sl_command_everywhere(replies, count, sl_foreign_key_drop_sql(key), 0, NULL, true);
-	if (!OidIsValid(other))
-		return;
-	if (table != NULL && table->kind != SL_TABLE_REFERENCE)
-		warn_parted(key, other);
-	else if (key->relid == relid)
-		sl_received_run(sl_foreign_key_add_sql(key), get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid));
 }
 
 /* Is there a foreign key of the same table and name? */
@@ -150,7 +90,7 @@ lock_referenced(const SlTable *table)
 	List	   *result = NIL;
 	ListCell   *cell;
 
-	foreach(cell, table->is_shell ? sl_foreign_key_list(table->relid) : NIL)
+	foreach(cell, sl_foreign_key_list(table->relid))
 	{
 		Oid			other = sl_foreign_key_root(((const SlForeignKey *) lfirst(cell))->referenced);
 
@@ -258,22 +198,11 @@ bring_table_back(const SlTable *table)
 					   NameStr(replies[0].shard->name)));
 	run_on_table(replies, count, "LOCK TABLE", definition, " IN ACCESS EXCLUSIVE MODE");
 	keys = sl_foreign_key_list_remote(replies[0].conn, schema, name);
-	if (table->is_shell)
-	{
-		bring_shell_back(table, definition, keys, owners, replies, count);
+	bring_shell_back(table, definition, keys, owners, replies, count);
 
-		/* Plans that write to these must check foreign keys from now on. */
-		foreach(cell, referenced)
-			CacheInvalidateRelcacheByRelid(lfirst_oid(cell));
-	}
-	else
-	{
-		sl_swap_to_plain(table->relid, "undistribute");
-		sl_table_fetch_rows(table->relid, owners);
-		restore_parts(definition);
-		foreach(cell, keys)
-			bring_back(lfirst(cell), table, replies, count);
-	}
+	/* Plans that write to these must check foreign keys from now on. */
+	foreach(cell, referenced)
+		CacheInvalidateRelcacheByRelid(lfirst_oid(cell));
 	if (!table->is_attached)
 		run_on_table(replies, count, "DROP TABLE", definition, "");
 	else if (table->kind == SL_TABLE_SHARDED)

@@ -43,55 +43,6 @@
 #include "ddl/ddl_internal.h"
 
 static bool
-is_attribute(const Constraint *constraint)
-{
-	switch (constraint->contype)
-	{
-		case CONSTR_ATTR_DEFERRABLE:
-		case CONSTR_ATTR_NOT_DEFERRABLE:
-		case CONSTR_ATTR_DEFERRED:
-		case CONSTR_ATTR_IMMEDIATE:
-			return true;
-		default:
-			return sl_is_enforcement(constraint->contype);
-	}
-}
-
-/*
- * Returns the command as a foreign table takes it: without constraints that only
- * shards can have, and what is said of these.
- */
-AlterTableCmd *
-sl_ddl_local_column(const AlterTableCmd *command)
-{
-	AlterTableCmd *result = copyObject((AlterTableCmd *) command);
-	ColumnDef  *column = castNode(ColumnDef, result->def);
-	List	   *kept = NIL;
-	bool		is_left_out = false;
-	ListCell   *cell;
-
-	foreach(cell, column->constraints)
-	{
-		Constraint *constraint = lfirst(cell);
-
-		if (!is_attribute(constraint))
-			is_left_out = sl_ddl_is_for_shards(constraint);
-		if (!is_left_out)
-			kept = lappend(kept, constraint);
-		if (constraint->contype == CONSTR_PRIMARY)
-		{
-			Constraint *not_null = makeNode(Constraint);
-
-			not_null->contype = CONSTR_NOTNULL;
-			not_null->location = -1;
-			kept = lappend(kept, not_null);
-		}
-	}
-	column->constraints = kept;
-	return result;
-}
-
-static bool
 find_nextval(Node *node, void *context)
 {
 	if (node == NULL)

@@ -3,11 +3,9 @@
  *		ALTER TABLE: each subcommand runs on the router, on the shards, or on
  *		both.
  *
- * A foreign table can have columns, defaults and CHECK constraints, but no
- * indexes and no storage: what PostgreSQL does not allow on it concerns the
- * shards alone.  A shell table has everything but rows and storage.  One ALTER
- * TABLE may have subcommands of both kinds; shards get theirs as one ALTER TABLE
- * again.
+ * A shell table has everything but rows and storage, so most subcommands run on
+ * both.  One ALTER TABLE may have subcommands of all kinds; shards get theirs as
+ * one ALTER TABLE again.
  */
 #include "postgres.h"
 
@@ -60,7 +58,6 @@ typedef struct Alteration
 	char	   *name;			/* before the statement runs */
 	bool		only;			/* not its partitions */
 	List	   *parts;
-	SlPrimaryKey *dropped_key;	/* while the statement runs on the router */
 	List	   *expressions;	/* that the table had before */
 	List	   *constraints;	/* of a shell table: those that it had before,
 								 * then those that have got names */
@@ -69,8 +66,7 @@ typedef struct Alteration
 typedef struct AlterRule
 {
 	AlterTableType type;
-	Target		target;			/* of a foreign table */
-	Target		shell_target;
+	Target		target;
 	Target		(*decide) (const SlTable *table, const AlterTableCmd *command);
 } AlterRule;
 
@@ -177,7 +173,7 @@ add_constraint(const SlTable *table, const AlterTableCmd *command)
 	const Constraint *constraint = castNode(Constraint, command->def);
 
 	sl_ddl_check_constraint(table, constraint, NULL);
-	return sl_ddl_is_for_shards(constraint) && !table->is_shell ? ON_SHARDS : BOTH;
+	return BOTH;
 }
 
 /* A constraint that the router does not have is one that only shards can have. */
@@ -196,11 +192,7 @@ by_constraint(const SlTable *table, const AlterTableCmd *command)
 	return BOTH;
 }
 
-/*
- * Triggers of a foreign table that were created on the router are there, others on
- * the shards.  A shell table has those of the shards, but for some that it was
- * attached without.
- */
+/* A shell table has the triggers of the shards, but for some that it was attached without. */
 static Target
 by_trigger(const SlTable *table, const AlterTableCmd *command)
 {
@@ -212,7 +204,7 @@ by_trigger(const SlTable *table, const AlterTableCmd *command)
 			sl_ddl_check_reference_trigger(table, command->name, "change");
 		return ON_ROUTER;
 	}
-	return !is_on_router ? ON_SHARDS : table->is_shell ? BOTH : ON_ROUTER;
+	return is_on_router ? BOTH : ON_SHARDS;
 }
 
 /* The triggers that carry the changes of a reference table stay as they are. */
@@ -225,26 +217,11 @@ switch_triggers(const SlTable *table, const AlterTableCmd *command)
 	return BOTH;
 }
 
-/* The router does not know whose table it is that the shards have. */
 static Target
 attach_partition(const SlTable *table, const AlterTableCmd *command)
 {
-	const PartitionCmd *partition = castNode(PartitionCmd, command->def);
-	const SlTable *child = sl_ddl_table(partition->name);
-
-	if (table->is_shell)
-	{
-		sl_ddl_check_attached(table, partition->name);
-		return BOTH;
-	}
-	if (child != NULL)
-		sl_ddl_refuse(child, "change the inheritance of", NULL);
-	if (!superuser() && sl_ddl_is_foreign(table))
-		ereport(ERROR,
-				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("must be superuser to attach a partition to table \"%s\"", get_rel_name(table->relid)),
-				errhint("CREATE TABLE ... PARTITION OF makes a new one."));
-	return ON_SHARDS;
+	sl_ddl_check_attached(table, castNode(PartitionCmd, command->def)->name);
+	return BOTH;
 }
 
 /*
@@ -255,7 +232,7 @@ static void
 refuse_referenced(const SlTable *table)
 {
 	Relation	relation = table_open(table->relid, AccessShareLock);
-	bool		is_referenced = table->is_shell && sl_router_key_exists(relation);
+	bool		is_referenced = sl_ddl_is_remote(table) && sl_router_key_exists(relation);
 
 	table_close(relation, NoLock);
 	if (is_referenced)
@@ -267,68 +244,63 @@ static Target
 detach_partition(const SlTable *table, const AlterTableCmd *command)
 {
 	refuse_referenced(table);
-	if (table->is_shell)
-		return BOTH;
-	if (castNode(PartitionCmd, command->def)->concurrent)
-		sl_ddl_refuse(table, "detach a partition concurrently from",
-					  "shardlet.execute(..., atomic => false) does it on the shards.");
-	return ON_SHARDS;
+	return BOTH;
 }
 
-/* Foreign tables have no row security, and the copies of reference tables could not keep it up. */
+/* The copies of reference tables could not keep it up. */
 static Target
 change_row_security(const SlTable *table, const AlterTableCmd *command)
 {
-	if (!table->is_shell)
+	if (!sl_ddl_is_remote(table))
 		sl_ddl_refuse(table, "change row security of", NULL);
 	return BOTH;
 }
 
 static const AlterRule rules[] = {
-	{AT_AddColumn, BOTH, BOTH, add_column},
-	{AT_DropColumn, BOTH, BOTH, drop_column},
-	{AT_AlterColumnType, BOTH, BOTH, alter_type},
-	{AT_ColumnDefault, BOTH, BOTH, NULL},
-	{AT_DropNotNull, BOTH, BOTH, drop_not_null},
-	{AT_SetNotNull, BOTH, BOTH, NULL},
-	{AT_DropExpression, BOTH, BOTH, NULL},
-	{AT_SetExpression, BOTH, BOTH, set_expression},
-	{AT_AddIdentity, ON_ROUTER, ON_ROUTER, NULL},
-	{AT_SetIdentity, ON_ROUTER, ON_ROUTER, NULL},
-	{AT_DropIdentity, ON_ROUTER, ON_ROUTER, NULL},
-	{AT_SetStatistics, BOTH, BOTH, NULL},
-	{AT_SetOptions, BOTH, BOTH, NULL},
-	{AT_ResetOptions, BOTH, BOTH, NULL},
-	{AT_SetStorage, BOTH, BOTH, NULL},
-	{AT_SetCompression, ON_SHARDS, BOTH, NULL},
-	{AT_AddConstraint, BOTH, BOTH, add_constraint},
-	{AT_AlterConstraint, ON_SHARDS, BOTH, NULL},
-	{AT_ValidateConstraint, BOTH, BOTH, by_constraint},
-	{AT_DropConstraint, BOTH, BOTH, by_constraint},
-	{AT_ChangeOwner, BOTH, BOTH, NULL},
-	{AT_ClusterOn, ON_SHARDS, BOTH, NULL},
-	{AT_DropCluster, ON_SHARDS, BOTH, NULL},
-	{AT_SetLogged, ON_SHARDS, ON_SHARDS, NULL},
-	{AT_SetAccessMethod, ON_SHARDS, ON_SHARDS, NULL},
-	{AT_SetTableSpace, ON_SHARDS, ON_SHARDS, NULL},
-	{AT_SetRelOptions, ON_SHARDS, BOTH, NULL},
-	{AT_ResetRelOptions, ON_SHARDS, BOTH, NULL},
-	{AT_ReplicaIdentity, ON_SHARDS, BOTH, NULL},
-	{AT_EnableTrig, ON_ROUTER, BOTH, by_trigger},
-	{AT_EnableAlwaysTrig, ON_ROUTER, BOTH, by_trigger},
-	{AT_EnableReplicaTrig, ON_ROUTER, BOTH, by_trigger},
-	{AT_DisableTrig, ON_ROUTER, BOTH, by_trigger},
-	{AT_EnableTrigAll, BOTH, BOTH, switch_triggers},
-	{AT_EnableTrigUser, BOTH, BOTH, switch_triggers},
-	{AT_DisableTrigAll, BOTH, BOTH, switch_triggers},
-	{AT_DisableTrigUser, BOTH, BOTH, switch_triggers},
-	{AT_AttachPartition, ON_SHARDS, BOTH, attach_partition},
-	{AT_DetachPartition, ON_SHARDS, BOTH, detach_partition},
-	{AT_AlterColumnGenericOptions, ON_ROUTER, ON_ROUTER, NULL},
-	{AT_EnableRowSecurity, BOTH, BOTH, change_row_security},
-	{AT_DisableRowSecurity, BOTH, BOTH, change_row_security},
-	{AT_ForceRowSecurity, BOTH, BOTH, change_row_security},
-	{AT_NoForceRowSecurity, BOTH, BOTH, change_row_security},
+	{AT_AddColumn, BOTH, add_column},
+	{AT_DropColumn, BOTH, drop_column},
+	{AT_AlterColumnType, BOTH, alter_type},
+	{AT_ColumnDefault, BOTH, NULL},
+	{AT_DropNotNull, BOTH, drop_not_null},
+	{AT_SetNotNull, BOTH, NULL},
+	{AT_DropExpression, BOTH, NULL},
+	{AT_SetExpression, BOTH, set_expression},
+	{AT_AddIdentity, ON_ROUTER, NULL},
+	{AT_SetIdentity, ON_ROUTER, NULL},
+	{AT_DropIdentity, ON_ROUTER, NULL},
+	{AT_SetStatistics, BOTH, NULL},
+	{AT_SetOptions, BOTH, NULL},
+	{AT_ResetOptions, BOTH, NULL},
+	{AT_SetStorage, BOTH, NULL},
+	{AT_SetCompression, BOTH, NULL},
+	{AT_AddConstraint, BOTH, add_constraint},
+	{AT_AlterConstraint, BOTH, NULL},
+	{AT_ValidateConstraint, BOTH, by_constraint},
+	{AT_DropConstraint, BOTH, by_constraint},
+	{AT_ChangeOwner, BOTH, NULL},
+	{AT_ClusterOn, BOTH, NULL},
+	{AT_DropCluster, BOTH, NULL},
+	{AT_SetLogged, ON_SHARDS, NULL},
+	{AT_SetAccessMethod, ON_SHARDS, NULL},
+	{AT_SetTableSpace, ON_SHARDS, NULL},
+	{AT_SetRelOptions, BOTH, NULL},
+	{AT_ResetRelOptions, BOTH, NULL},
+	{AT_ReplicaIdentity, BOTH, NULL},
+	{AT_EnableTrig, BOTH, by_trigger},
+	{AT_EnableAlwaysTrig, BOTH, by_trigger},
+	{AT_EnableReplicaTrig, BOTH, by_trigger},
+	{AT_DisableTrig, BOTH, by_trigger},
+	{AT_EnableTrigAll, BOTH, switch_triggers},
+	{AT_EnableTrigUser, BOTH, switch_triggers},
+	{AT_DisableTrigAll, BOTH, switch_triggers},
+	{AT_DisableTrigUser, BOTH, switch_triggers},
+	{AT_AttachPartition, BOTH, attach_partition},
+	{AT_DetachPartition, BOTH, detach_partition},
+	{AT_AlterColumnGenericOptions, ON_ROUTER, NULL},
+	{AT_EnableRowSecurity, BOTH, change_row_security},
+	{AT_DisableRowSecurity, BOTH, change_row_security},
+	{AT_ForceRowSecurity, BOTH, change_row_security},
+	{AT_NoForceRowSecurity, BOTH, change_row_security},
 };
 
 static const Refusal refusals[] = {
@@ -351,7 +323,7 @@ choose_target(const SlTable *table, const AlterTableCmd *command)
 			continue;
 		if (rule->decide != NULL)
 			return rule->decide(table, command);
-		return table->is_shell ? rule->shell_target : rule->target;
+		return rule->target;
 	}
 	for (int i = 0; i < (int) lengthof(refusals); i++)
 	{
@@ -389,42 +361,6 @@ for_shell_table(const AlterTableCmd *command)
 	return copy;
 }
 
-/* Returns the command as a foreign table takes it. */
-static AlterTableCmd *
-for_foreign_table(const AlterTableCmd *command)
-{
-	AlterTableCmd *copy;
-
-	if (command->subtype == AT_AddColumn)
-		return sl_ddl_local_column(command);
-	copy = copyObject((AlterTableCmd *) command);
-
-	/* There are no rows here to be converted. */
-	if (command->subtype == AT_AlterColumnType)
-		castNode(ColumnDef, copy->def)->raw_default = NULL;
-	return copy;
-}
-
-/* The columns of a primary key are NOT NULL, on the router as well as on the shards. */
-static List *
-add_not_null(List *commands, const AlterTableCmd *command)
-{
-	const Constraint *constraint = (const Constraint *) command->def;
-	ListCell   *cell;
-
-	if (command->subtype != AT_AddConstraint || constraint->contype != CONSTR_PRIMARY)
-		return commands;
-	foreach(cell, constraint->keys)
-	{
-		AlterTableCmd *not_null = makeNode(AlterTableCmd);
-
-		not_null->subtype = AT_SetNotNull;
-		not_null->name = pstrdup(strVal(lfirst(cell)));
-		commands = lappend(commands, not_null);
-	}
-	return commands;
-}
-
 static void
 plan_on_router(SlDdl *ddl, const Alteration *alteration)
 {
@@ -448,10 +384,7 @@ plan_on_router(SlDdl *ddl, const Alteration *alteration)
 
 		sl_ddl_open_attached(ddl, part->command);
 		if (part->target != ON_SHARDS)
-			copy->cmds = lappend(copy->cmds, alteration->table->is_shell ? for_shell_table(part->command) :
-								 for_foreign_table(part->command));
-		if (!alteration->table->is_shell)
-			copy->cmds = add_not_null(copy->cmds, part->command);
+			copy->cmds = lappend(copy->cmds, for_shell_table(part->command));
 	}
 	if (copy->cmds != NIL)
 		sl_ddl_run_on_router(ddl, copy);
@@ -494,11 +427,11 @@ changes_of(const SlDdl *ddl, Alteration *alteration, const AlterTableCmd *comman
 	if (command->subtype == AT_AddConstraint)
 	{
 		changes = sl_ddl_qualify_target(ddl, NIL, constraint);
-		return alteration->table->is_shell ?
+		return sl_ddl_is_remote(alteration->table) ?
 			sl_ddl_name_constraint((const AlterTableStmt *) ddl->node, &alteration->constraints, constraint, changes) :
 			changes;
 	}
-	if (alteration->table->is_shell &&
+	if (sl_ddl_is_remote(alteration->table) &&
 		(command->subtype == AT_AttachPartition || command->subtype == AT_DetachPartition))
 		changes = sl_ddl_rename_in(ddl, NIL, partition->name,
 								   sl_ddl_name(RangeVarGetRelid(partition->name, NoLock, false)));
@@ -532,78 +465,6 @@ check_primary_key(const SlTable *table)
 			errhint("Drop the old one and add the new one in one ALTER TABLE."));
 }
 
-/* The primary key ---------------------------------------------------------------- */
-
-/*
- * The router declares a primary key of a foreign table, which PostgreSQL cannot alter;
- * see metadata/primary_key.c.  DROP CONSTRAINT, RENAME and DROP COLUMN work on it as on
- * any other.
- */
-
-/* Does the statement change the type of one of the columns, and keep the key? */
-static bool
-changes_key_type(const SlTable *table, const SlPrimaryKey *key, const AlterTableStmt *statement)
-{
-	bool		result = false;
-	ListCell   *cell;
-
-	foreach(cell, statement->cmds)
-	{
-		const AlterTableCmd *command = lfirst(cell);
-
-		if (command->subtype == AT_DropConstraint && strcmp(command->name, key->name) == 0)
-			return false;
-		if (command->subtype == AT_AlterColumnType &&
-			list_member_int(key->columns, get_attnum(table->relid, command->name)))
-			result = true;
-	}
-	return result;
-}
-
-/* Takes the key away if the statement could not run with it, and returns it. */
-static SlPrimaryKey *
-drop_primary_key(const SlTable *table, const AlterTableStmt *statement)
-{
-	SlPrimaryKey *key = sl_ddl_is_foreign(table) ? sl_primary_key_get(table->relid) : NULL;
-
-	if (key == NULL || !changes_key_type(table, key, statement))
-		return NULL;
-	sl_primary_key_forget(table->relid);
-	return key;
-}
-
-/* Brings it back, unless one of its columns is gone. */
-static void
-restore_primary_key(const SlTable *table, const SlPrimaryKey *key)
-{
-	ListCell   *cell;
-
-	foreach(cell, key->columns)
-	{
-		if (get_attname(table->relid, (AttrNumber) lfirst_int(cell), true) == NULL)
-			return;
-	}
-	sl_primary_key_declare(table, key->name, key->columns);
-}
-
-/* Declares a primary key that the shards are about to get. */
-static void
-declare_primary_key(const SlTable *table, const Constraint *constraint)
-{
-	char	   *name = constraint->conname;
-	List	   *columns = NIL;
-	ListCell   *cell;
-
-	if (constraint->contype != CONSTR_PRIMARY || constraint->keys == NIL || constraint->deferrable ||
-		!sl_ddl_is_foreign(table))
-		return;
-	if (name == NULL)
-		name = makeObjectName(get_rel_name(table->relid), NULL, "pkey");
-	foreach(cell, constraint->keys)
-		columns = lappend_int(columns, get_attnum(table->relid, strVal(lfirst(cell))));
-	sl_primary_key_declare(table, name, columns);
-}
-
 /* What shards get ----------------------------------------------------------------- */
 
 /* All triggers of users were meant, and not the guard. */
@@ -628,12 +489,10 @@ finish_alter(SlDdl *ddl)
 	ListCell   *cell;
 
 	check_primary_key(alteration->table);
-	if (alteration->table->is_shell)
+	if (sl_ddl_is_remote(alteration->table))
 		sl_policy_check_bypass(alteration->table->relid, shards);
 	sl_privilege_check_stored(alteration->table->relid, alteration->expressions);
-	if (alteration->dropped_key != NULL)
-		restore_primary_key(alteration->table, alteration->dropped_key);
-	if (alteration->table->is_shell)
+	if (sl_ddl_is_remote(alteration->table))
 		alteration->constraints = sl_ddl_unnamed_constraints(alteration->table->relid, (const AlterTableStmt *) ddl->node,
 															 alteration->constraints);
 	initStringInfo(&sql);
@@ -675,8 +534,6 @@ finish_alter(SlDdl *ddl)
 		if (command->subtype == AT_DisableTrigAll || command->subtype == AT_DisableTrigUser)
 			guard_again(ddl, alteration->table);
 		sl_ddl_guard_detached(ddl, command);
-		if (command->subtype == AT_AddConstraint)
-			declare_primary_key(alteration->table, castNode(Constraint, command->def));
 	}
 }
 
@@ -725,13 +582,12 @@ plan_table(SlDdl *ddl, SlTable *table)
 	alteration->only = !statement->relation->inh;
 	alteration->parts = make_parts(ddl, table, statement);
 	alteration->expressions = sl_privilege_stored(table->relid);
-	if (table->is_shell)
+	if (sl_ddl_is_remote(table))
 		alteration->constraints = sl_ddl_list_constraints(table->relid);
 	ddl->state = alteration;
 	ddl->finish = finish_alter;
-	ddl->is_separate = ddl->is_router_first = table->is_shell && is_detached_concurrently(statement);
+	ddl->is_separate = ddl->is_router_first = sl_ddl_is_remote(table) && is_detached_concurrently(statement);
 	sl_ddl_add_shards(ddl, sl_table_homes(table));
-	alteration->dropped_key = drop_primary_key(table, statement);
 	plan_on_router(ddl, alteration);
 }
 

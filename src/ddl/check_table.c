@@ -62,12 +62,6 @@ static const Reason reasons[] = {
 		" WHERE c.oid <> $1 AND c.relkind NOT IN ('r', 'p')",
 		"Partitions are foreign tables:",
 	"Detach these partitions."},
-	{TREE_SQL "SELECT string_agg(DISTINCT r.ev_class::regclass::text, ', ') FROM tree t"
-		" JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid AND d.classid = 'pg_rewrite'::regclass"
-		" JOIN pg_rewrite r ON r.oid = d.objid WHERE t.oid <> $1 AND r.ev_class <> t.oid"
-		" AND NOT current_setting('shardlet.shell_tables')::boolean",
-		"Views read its partitions:",
-	"There are no partitions on the router any more. Let the views read the partitioned table."},
 	{TREE_SQL "SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) FROM tree t JOIN pg_class c ON c.oid = t.oid"
 		" WHERE c.relpersistence = 'u'",
 		"It is unlogged:",
@@ -83,11 +77,6 @@ static const Reason reasons[] = {
 		" WHERE d.classid = 'pg_class'::regclass AND d.objid = $1 AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass",
 		"It belongs to extension",
 	NULL},
-	{TREE_SQL "SELECT coalesce(string_agg(p.polname, ', ' ORDER BY p.polname), 'no policy') FROM tree t JOIN pg_class c ON c.oid = t.oid"
-		" LEFT JOIN pg_policy p ON p.polrelid = c.oid WHERE c.relrowsecurity OR p.oid IS NOT NULL"
-		" HAVING count(*) > 0 AND NOT current_setting('shardlet.shell_tables')::boolean",
-		"It has row security:",
-	"Foreign tables cannot have row security. Drop the policies and ALTER TABLE ... DISABLE ROW LEVEL SECURITY; a view with security_barrier may take their place."},
 	{TREE_SQL "SELECT string_agg(r.rulename, ', ' ORDER BY r.rulename) FROM tree t JOIN pg_rewrite r ON r.ev_class = t.oid",
 		"It has rules:",
 	"Drop the rules, or make them triggers."},
@@ -106,13 +95,6 @@ static const Reason reasons[] = {
 	{TREE_SQL "SELECT string_agg(r.srrelid::regclass::text, ', ') FROM tree t JOIN pg_subscription_rel r ON r.srrelid = t.oid",
 		"Subscriptions write to it:",
 	"ALTER SUBSCRIPTION ... REFRESH PUBLICATION after the table was taken out of the publication."},
-	{"SELECT string_agg(DISTINCT coalesce(r.ev_class::regclass::text, d.objid::regprocedure::text), ', ')"
-		" FROM pg_constraint k JOIN pg_depend d ON d.refclassid = 'pg_constraint'::regclass AND d.refobjid = k.oid AND d.deptype = 'n'"
-		" LEFT JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid"
-		" WHERE k.conrelid = $1 AND k.contype = 'p' AND d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass)"
-		" AND NOT current_setting('shardlet.shell_tables')::boolean",
-		"Views or functions lean on the primary key in GROUP BY:",
-	"Foreign tables have no keys that a dump would restore. List all columns in GROUP BY there."},
 	{TREE_SQL "SELECT string_agg(i.indexrelid::regclass::text, ', ' ORDER BY i.indexrelid) FROM tree t JOIN pg_index i ON i.indrelid = t.oid"
 		" WHERE i.indisunique AND NOT $3 AND $2 IS NOT NULL AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)"
 		" AND " LACKS_KEY_SQL,

@@ -36,22 +36,15 @@ comment_on_shards(SlDdl *ddl, const SlTable *table, const char *object)
 					psprintf("COMMENT ON %s IS %s", object, sl_ddl_literal(statement->comment)));
 }
 
-/* To PostgreSQL a foreign table is no table. */
 static bool
 plan_comment_table(SlDdl *ddl)
 {
 	CommentStmt *statement = (CommentStmt *) ddl->node;
-	CommentStmt *copy = statement;
 	SlTable    *table = sl_ddl_table_by_names((List *) statement->object);
 
 	if (table == NULL)
 		return false;
-	if (sl_ddl_is_foreign(table))
-	{
-		copy = copyObject(statement);
-		copy->objtype = OBJECT_FOREIGN_TABLE;
-	}
-	sl_ddl_run_on_router(ddl, copy);
+	sl_ddl_run_on_router(ddl, statement);
 	comment_on_shards(ddl, table, psprintf("TABLE %s", sl_ddl_name(table->relid)));
 	return true;
 }
@@ -79,15 +72,12 @@ plan_comment_index(SlDdl *ddl)
 
 	if (index == NULL)
 		return false;
-	if (index->is_local)
-		sl_ddl_run_on_router(ddl, statement);
-	else
-		sl_ddl_check_owner(index->table->relid);
+	sl_ddl_run_on_router(ddl, statement);
 	comment_on_shards(ddl, index->table, psprintf("INDEX %s", index->name));
 	return true;
 }
 
-/* Constraints that the router has are on the shards as well; triggers are not. */
+/* Triggers of a reference table are the router's alone. */
 static bool
 plan_comment_part(SlDdl *ddl, bool is_constraint)
 {
@@ -101,7 +91,7 @@ plan_comment_part(SlDdl *ddl, bool is_constraint)
 		return false;
 	is_on_router = OidIsValid(is_constraint ? get_relation_constraint_oid(table->relid, name, true) :
 							  get_trigger_oid(table->relid, name, true));
-	if (!is_constraint && !table->is_shell && (is_on_router || !sl_ddl_is_remote(table)))
+	if (!is_constraint && !sl_ddl_is_remote(table))
 		return false;
 	if (is_on_router)
 		sl_ddl_run_on_router(ddl, statement);
@@ -131,7 +121,6 @@ sl_ddl_plan_comment(SlDdl *ddl)
 	switch (castNode(CommentStmt, ddl->node)->objtype)
 	{
 		case OBJECT_TABLE:
-		case OBJECT_FOREIGN_TABLE:
 			return plan_comment_table(ddl);
 		case OBJECT_COLUMN:
 			return plan_comment_column(ddl);

@@ -34,22 +34,6 @@
 #include "ddl/ddl_internal.h"
 #include "ddl/definition.h"
 
-/* PostgreSQL does not allow these on a foreign table. */
-bool
-sl_ddl_is_for_shards(const Constraint *constraint)
-{
-	switch (constraint->contype)
-	{
-		case CONSTR_PRIMARY:
-		case CONSTR_UNIQUE:
-		case CONSTR_EXCLUSION:
-		case CONSTR_FOREIGN:
-			return true;
-		default:
-			return false;
-	}
-}
-
 static bool
 has_name(const List *names, const char *name)
 {

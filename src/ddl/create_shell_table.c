@@ -247,7 +247,7 @@ static void
 refresh_open_table(Oid relid, const SlDefinition *definition, SlDefinition *on_router)
 {
 	drop_partitions(definition, on_router);
-	sl_definition_refresh_shell_columns(relid, definition);
+	sl_definition_refresh_columns(relid, definition);
 	on_router = sl_definition_read_local(relid);
 	if (!lacks_partition(definition, on_router))
 		return;

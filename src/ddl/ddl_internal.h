@@ -103,7 +103,6 @@ extern void sl_ddl_lock(const RangeVar *relation, LOCKMODE mode);
 extern void sl_ddl_check_owner(Oid relid);
 extern char *sl_ddl_name(Oid relid);
 extern char *sl_ddl_name_in(Oid relid, const char *object);
-extern bool sl_ddl_is_foreign(const SlTable *table);
 extern bool sl_ddl_is_remote(const SlTable *table);
 extern List *sl_ddl_with_partitions(const SlTable *table);
 extern void sl_ddl_open_shell(SlDdl *ddl, const SlTable *table);
@@ -132,7 +131,6 @@ typedef struct SlDdlGroup
 extern void sl_ddl_check_constraint(const SlTable *table, const Constraint *constraint,
 									const char *column);
 extern void sl_ddl_check_unique_index(const SlTable *table, const IndexStmt *statement);
-extern bool sl_ddl_is_for_shards(const Constraint *constraint);
 extern List *sl_ddl_qualify_target(const SlDdl *ddl, List *changes,
 								   const Constraint *constraint);
 extern AttrNumber sl_ddl_not_null_column(Oid constraint);
@@ -169,7 +167,6 @@ typedef struct SlColumnText
 	List	   *after;
 } SlColumnText;
 
-extern AlterTableCmd *sl_ddl_local_column(const AlterTableCmd *command);
 extern SlColumnText sl_ddl_add_column(const SlDdl *ddl, const SlTable *table, const char *table_name,
 									  const ColumnDef *column, SlSpan span);
 extern bool sl_ddl_adds_constant(const SlTable *table, const ColumnDef *column);
@@ -189,8 +186,6 @@ typedef struct SlIndex
 {
 	char	   *name;			/* qualified */
 	SlTable    *table;
-	bool		is_local;		/* on the router as well, as of a reference
-								 * table */
 } SlIndex;
 
 extern SlIndex *sl_ddl_find_index(const RangeVar *name);

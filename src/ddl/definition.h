@@ -73,12 +73,9 @@ extern void sl_definition_copy_as_owner(List *shards, bool is_on);
 extern void sl_policy_check_bypass(Oid relid, List *shards);
 extern void sl_policy_check_attached(Oid relid, List *shards);
 
-/* create_foreign_table.c: the foreign table for what the shards have */
+/* refresh_columns.c: types and columns that the shards have */
 extern void sl_definition_make_types_on_router(const SlDefinition *definition);
-extern char *sl_definition_foreign_table_sql(const SlDefinition *definition, List *options);
-extern void sl_definition_refresh_on_router(Oid relid, const SlDefinition *definition);
-extern void sl_definition_refresh_shell_columns(Oid relid, const SlDefinition *definition);
-extern void sl_definition_declare_key(const SlTable *table, const SlDefinition *definition);
+extern void sl_definition_refresh_columns(Oid relid, const SlDefinition *definition);
 
 /* create_shell_table.c: the shell table for what the shards have */
 extern Oid	sl_shell_create_table(const SlDefinition *definition);
@@ -106,7 +103,6 @@ extern SlTable *sl_table_arg_distributed(Oid relid);
 
 /* received_ddl.c */
 pg_noreturn extern void sl_received_refuse(const char *sql, const char *schema, const char *name);
-extern void sl_received_check(const char *sql, const char *schema, const char *name);
 extern void sl_received_run(const char *sql, const char *schema, const char *name);
 extern void sl_received_run_own(const char *sql);
 extern Node *sl_received_parse(const char *sql, const SlDefinition *definition, Oid referenced);

@@ -20,17 +20,6 @@
 #include "ddl/ddl_internal.h"
 #include "executor/multi_shard.h"
 
-/* Returns a statement like this one for other objects. */
-static DropStmt *
-drop_others(const DropStmt *statement, List *objects, ObjectType type)
-{
-	DropStmt   *copy = copyObject((DropStmt *) statement);
-
-	copy->objects = objects;
-	copy->removeType = type;
-	return copy;
-}
-
 static const char *
 behavior_text(const DropStmt *statement)
 {
@@ -93,22 +82,10 @@ drop_guard_trigger(SlDdl *ddl, const SlTable *table)
 	}
 }
 
-/* DROP TABLE works for foreign tables too, whether or not their map exists. */
-static bool
-is_foreign_distributed(List *names)
-{
-	Oid			relid = RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true);
-
-	return OidIsValid(relid) && get_rel_relkind(relid) == RELKIND_FOREIGN_TABLE &&
-		sl_table_is_remote(relid, RELKIND_FOREIGN_TABLE);
-}
-
 static bool
 plan_drop_table(SlDdl *ddl)
 {
 	DropStmt   *statement = (DropStmt *) ddl->node;
-	List	   *foreign = NIL;
-	List	   *plain = NIL;
 	List	   *tables = NIL;
 	ListCell   *cell;
 
@@ -116,10 +93,6 @@ plan_drop_table(SlDdl *ddl)
 	{
 		SlTable    *table = sl_ddl_table_by_names(lfirst(cell));
 
-		if (is_foreign_distributed(lfirst(cell)))
-			foreign = lappend(foreign, lfirst(cell));
-		else
-			plain = lappend(plain, lfirst(cell));
 		if (table != NULL && stays_on_shards(table))
 			drop_guard_trigger(ddl, table);
 		if (table == NULL || stays_on_shards(table) || list_member_oid(ddl->dropped, table->relid))
@@ -127,12 +100,9 @@ plan_drop_table(SlDdl *ddl)
 		tables = lappend(tables, table);
 		ddl->dropped = list_concat_unique_oid(ddl->dropped, sl_ddl_with_partitions(table));
 	}
-	if (foreign == NIL && tables == NIL)
+	if (tables == NIL)
 		return false;
-	if (foreign != NIL)
-		sl_ddl_run_on_router(ddl, drop_others(statement, foreign, OBJECT_FOREIGN_TABLE));
-	if (plain != NIL)
-		sl_ddl_run_on_router(ddl, drop_others(statement, plain, statement->removeType));
+	sl_ddl_run_on_router(ddl, statement);
 	drop_on_shards(ddl, statement, tables);
 	return true;
 }
@@ -147,12 +117,6 @@ if_copied(const SlTable *table)
 static void
 drop_index_on_shards(SlDdl *ddl, const DropStmt *statement, const SlIndex *index)
 {
-	if (!index->is_local)
-	{
-		sl_ddl_check_owner(index->table->relid);
-		LockRelationOid(index->table->relid, statement->concurrent ?
-						ShareUpdateExclusiveLock : AccessExclusiveLock);
-	}
 	sl_ddl_check_index_at_rest(index->table, index->name);
 	sl_ddl_add_step(ddl, sl_table_homes(index->table),
 					psprintf("DROP INDEX %s%s%s%s", statement->concurrent ? "CONCURRENTLY " : "",
@@ -163,15 +127,12 @@ static bool
 plan_drop_index(SlDdl *ddl)
 {
 	DropStmt   *statement = (DropStmt *) ddl->node;
-	List	   *plain = NIL;
 	ListCell   *cell;
 
 	foreach(cell, statement->objects)
 	{
 		SlIndex    *index = sl_ddl_find_index(makeRangeVarFromNameList(lfirst(cell)));
 
-		if (index == NULL || index->is_local)
-			plain = lappend(plain, lfirst(cell));
 		if (index == NULL)
 			continue;
 		if (statement->concurrent && !sl_ddl_is_remote(index->table))
@@ -185,8 +146,7 @@ plan_drop_index(SlDdl *ddl)
 		PreventInTransactionBlock(ddl->is_top_level, "DROP INDEX CONCURRENTLY");
 		ddl->is_separate = true;
 	}
-	if (plain != NIL)
-		sl_ddl_run_on_router(ddl, drop_others(statement, plain, OBJECT_INDEX));
+	sl_ddl_run_on_router(ddl, statement);
 	return true;
 }
 
@@ -228,12 +188,6 @@ plan_drop_trigger(SlDdl *ddl)
 	{
 		bool		is_on_router = OidIsValid(get_trigger_oid(table->relid, trigger, true));
 
-		/*
-		 * Triggers of a foreign table that were created on the router are
-		 * there, others on the shards.
-		 */
-		if (is_on_router && !table->is_shell)
-			return false;
 		if (is_on_router)
 			sl_ddl_run_on_router(ddl, statement);
 		sl_ddl_lock(makeRangeVarFromNameList(table_names), AccessExclusiveLock);
@@ -253,7 +207,6 @@ sl_ddl_plan_drop(SlDdl *ddl)
 	switch (castNode(DropStmt, ddl->node)->removeType)
 	{
 		case OBJECT_TABLE:
-		case OBJECT_FOREIGN_TABLE:
 			return plan_drop_table(ddl);
 		case OBJECT_INDEX:
 			return plan_drop_index(ddl);

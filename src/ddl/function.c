@@ -248,7 +248,7 @@ find_shards_with(Oid function)
 		Oid			relid = find_table_of((Form_pg_depend) GETSTRUCT(tuple));
 		const SlTable *table = OidIsValid(relid) ? sl_table_get(relid) : NULL;
 
-		if (table != NULL && table->is_shell)
+		if (table != NULL && sl_ddl_is_remote(table))
 			result = list_concat_unique_ptr(result, sl_table_homes(table));
 	}
 	systable_endscan(scan);

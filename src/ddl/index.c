@@ -4,10 +4,6 @@
  *
  * A shell table has them on the router, too, where they are empty.  The router
  * chooses the name of a new one, so that it is the same everywhere.
- *
- * The router knows no index of a foreign table.  It is looked up on the shards, where
- * the table that it belongs to is found; the owner of the router's table has the
- * privilege.  Only a name that the router does not have is looked up on the shards.
  */
 #include "postgres.h"
 
@@ -31,101 +27,24 @@
 #include "deparse/deparse.h"
 #include "executor/multi_shard.h"
 
-/* The shards that have sharded or placed tables and are available. */
-static List *
-shards_to_query(void)
-{
-	List	   *result = NIL;
-	ListCell   *cell;
-	ListCell   *shard_cell;
-
-	foreach(cell, sl_ddl_all_tables())
-	{
-		if (!sl_ddl_is_foreign(lfirst(cell)))
-			continue;
-		foreach(shard_cell, sl_table_homes(lfirst(cell)))
-		{
-			SlShard    *shard = lfirst(shard_cell);
-
-			if (shard->state != SL_STATE_OFFLINE)
-				result = list_append_unique_ptr(result, shard);
-		}
-	}
-	return result;
-}
-
-static SlIndex *
-make_index(SlTable *table, const char *name, bool is_local)
-{
-	SlIndex    *index = palloc(sizeof(SlIndex));
-
-	index->table = table;
-	index->name = sl_ddl_name_in(table->relid, name);
-	index->is_local = is_local;
-	return index;
-}
-
-static SlIndex *
-find_on_router(Oid relid)
-{
-	char		kind = get_rel_relkind(relid);
-	Oid			owner;
-	SlTable    *table;
-
-	if (kind != RELKIND_INDEX && kind != RELKIND_PARTITIONED_INDEX)
-		return NULL;
-	owner = IndexGetRelation(relid, true);
-	table = OidIsValid(owner) ? sl_table_get(owner) : NULL;
-	return table != NULL ? make_index(table, get_rel_name(relid), true) : NULL;
-}
-
-/* Takes in what a shard says: the name of the index's table. */
-static SlTable *
-find_owner(const char *answer, const SlTable *former, const char *index)
-{
-	SlTable    *table = answer != NULL ? sl_ddl_table_by_names(sl_split_name(answer)) : NULL;
-
-	if (table == NULL)
-		return (SlTable *) former;
-	if (former != NULL && former->relid != table->relid)
-		ereport(ERROR,
-				errcode(SL_ERR_DIFFERENT),
-				errmsg("index \"%s\" belongs to different tables on the shards", index),
-				errdetail("They are \"%s\" and \"%s\".", get_rel_name(former->relid),
-						  get_rel_name(table->relid)),
-				errhint("shardlet.execute(..., shards => ...) reaches one of them."));
-	return table;
-}
-
-static SlIndex *
-find_on_shards(const RangeVar *name)
-{
-	static const char sql[] =
-	"SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.relname)"
-	" FROM pg_catalog.pg_index i, pg_catalog.pg_class t, pg_catalog.pg_namespace n"
-	" WHERE i.indexrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)"
-	" AND t.oid OPERATOR(pg_catalog.=) i.indrelid AND n.oid OPERATOR(pg_catalog.=) t.relnamespace";
-	List	   *shards = shards_to_query();
-	SlTable    *table = NULL;
-	SlReply    *replies;
-	int			count;
-
-	if (shards == NIL || name->catalogname != NULL)
-		return NULL;
-	replies = sl_ddl_query_shard(shards, sql, quote_qualified_identifier(name->schemaname, name->relname),
-								 &count);
-	for (int i = 0; i < count; i++)
-		table = find_owner(replies[i].value, table, name->relname);
-	return table != NULL ? make_index(table, name->relname, false) : NULL;
-}
-
 /* Returns the index of a distributed table with that name, or NULL. */
 SlIndex *
 sl_ddl_find_index(const RangeVar *name)
 {
 	Oid			relid = RangeVarGetRelid(name, NoLock, true);
+	char		kind = OidIsValid(relid) ? get_rel_relkind(relid) : '\0';
+	Oid			owner;
+	SlIndex    *index;
 
-	return OidIsValid(relid) ? find_on_router(relid) : find_on_shards(name);
+	if (kind != RELKIND_INDEX && kind != RELKIND_PARTITIONED_INDEX)
+		return NULL;
+	owner = IndexGetRelation(relid, true);
+	if (!OidIsValid(owner) || sl_table_get(owner) == NULL)
+		return NULL;
+	index = palloc(sizeof(SlIndex));
+	index->table = sl_table_get(owner);
+	index->name = sl_ddl_name_in(owner, get_rel_name(relid));
+	return index;
 }
 
 /* Makes the statement run outside of a transaction: it cannot be rolled back. */
@@ -222,13 +141,12 @@ sl_ddl_plan_create_index(SlDdl *ddl)
 	sl_ddl_lock(statement->relation, statement->concurrent ? ShareUpdateExclusiveLock : ShareLock);
 	if (statement->concurrent)
 		mark_separate(ddl, table, "CREATE INDEX CONCURRENTLY");
-	if (table->is_shell)
+	if (sl_ddl_is_remote(table))
 	{
 		create_shell_index(ddl, table);
 		return true;
 	}
-	if (!sl_ddl_is_remote(table))
-		sl_ddl_run_on_router(ddl, statement);
+	sl_ddl_run_on_router(ddl, statement);
 	changes = sl_ddl_rename_in(ddl, NIL, statement->relation, sl_ddl_name(table->relid));
 	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
 	return true;
@@ -246,8 +164,7 @@ sl_ddl_plan_alter_index(SlDdl *ddl)
 		return false;
 	lock_owned(index->table, ShareUpdateExclusiveLock);
 	sl_ddl_open_shell(ddl, index->table);
-	if (index->is_local)
-		sl_ddl_run_on_router(ddl, statement);
+	sl_ddl_run_on_router(ddl, statement);
 	changes = sl_ddl_rename_in(ddl, NIL, statement->relation, index->name);
 	sl_ddl_add_step(ddl, sl_table_homes(index->table),
 					sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
@@ -305,8 +222,7 @@ sl_ddl_plan_cluster(SlDdl *ddl)
 	if (table == NULL)
 		return false;
 	sl_ddl_lock(statement->relation, AccessExclusiveLock);
-	if (!sl_ddl_is_foreign(table))
-		sl_ddl_run_on_router(ddl, statement);
+	sl_ddl_run_on_router(ddl, statement);
 	sl_ddl_add_step(ddl, sl_table_homes(table),
 					psprintf("CLUSTER %s%s%s", sl_ddl_name(table->relid),
 							 statement->indexname != NULL ? " USING " : "",

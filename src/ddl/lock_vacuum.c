@@ -1,6 +1,6 @@
 /*
  * lock_vacuum.c
- *		LOCK TABLE and VACUUM, which PostgreSQL does not do on foreign tables.
+ *		LOCK TABLE and VACUUM, on the router and on the shards.
  */
 #include "postgres.h"
 
@@ -29,28 +29,6 @@ static const char *const mode_names[] = {
 	[AccessExclusiveLock] = "ACCESS EXCLUSIVE",
 };
 
-/*
- * As in PostgreSQL: the right to write allows any lock, and the right to read only
- * one that does not block writers.
- */
-static void
-check_lock_privilege(const RangeVar *relation, Oid relid, Oid old_relid, void *arg)
-{
-	LOCKMODE	mode = *(const LOCKMODE *) arg;
-	AclMode		wanted = ACL_UPDATE | ACL_DELETE | ACL_TRUNCATE;
-	AclResult	result;
-
-	if (!OidIsValid(relid))
-		return;
-	if (mode <= RowExclusiveLock)
-		wanted |= ACL_INSERT;
-	if (mode == AccessShareLock)
-		wanted |= ACL_SELECT;
-	result = pg_class_aclcheck(relid, GetUserId(), wanted);
-	if (result != ACLCHECK_OK)
-		aclcheck_error(result, get_relkind_objtype(get_rel_relkind(relid)), relation->relname);
-}
-
 static void
 lock_on_shards(SlDdl *ddl, const LockStmt *statement, List *tables)
 {
@@ -76,9 +54,7 @@ bool
 sl_ddl_plan_lock(SlDdl *ddl)
 {
 	LockStmt   *statement = castNode(LockStmt, ddl->node);
-	LOCKMODE	mode = statement->mode;
 	List	   *tables = NIL;
-	List	   *others = NIL;
 	ListCell   *cell;
 
 	foreach(cell, statement->relations)
@@ -87,42 +63,13 @@ sl_ddl_plan_lock(SlDdl *ddl)
 
 		if (table != NULL)
 			tables = lappend(tables, table);
-		if (table == NULL || !sl_ddl_is_foreign(table))
-			others = lappend(others, lfirst(cell));
 	}
 	if (tables == NIL)
 		return false;
 	RequireTransactionBlock(ddl->is_top_level, "LOCK TABLE");
-	foreach(cell, statement->relations)
-	{
-		if (!list_member_ptr(others, lfirst(cell)))
-			(void) RangeVarGetRelidExtended(lfirst(cell), mode, statement->nowait ? RVR_NOWAIT : 0,
-											check_lock_privilege, &mode);
-	}
-	if (others != NIL)
-	{
-		LockStmt   *copy = copyObject(statement);
-
-		copy->relations = others;
-		sl_ddl_run_on_router(ddl, copy);
-	}
+	sl_ddl_run_on_router(ddl, statement);
 	lock_on_shards(ddl, statement, tables);
 	return true;
-}
-
-static bool
-has_option(const VacuumStmt *statement, const char *name)
-{
-	ListCell   *cell;
-
-	foreach(cell, statement->options)
-	{
-		DefElem    *option = lfirst(cell);
-
-		if (strcmp(option->defname, name) == 0)
-			return defGetBoolean(option);
-	}
-	return false;
 }
 
 static char *
@@ -153,42 +100,11 @@ vacuum_text(const VacuumStmt *statement, const SlTable *table, const VacuumRelat
 	return sql.data;
 }
 
-/* PostgreSQL skips what is not the user's, with a warning. */
-static bool
-may_vacuum(const SlTable *table)
-{
-	if (sl_relation_ownercheck(table->relid, GetUserId()))
-		return true;
-	ereport(WARNING,
-			errmsg("permission denied to vacuum \"%s\", skipping it", get_rel_name(table->relid)));
-	return false;
-}
-
-static void
-vacuum_on_router(SlDdl *ddl, const VacuumStmt *statement, List *targets, bool is_vacuum)
-{
-	VacuumStmt *copy;
-
-	if (targets == NIL)
-		return;
-	copy = copyObject((VacuumStmt *) statement);
-	copy->rels = copyObject(targets);
-	copy->is_vacuumcmd = is_vacuum;
-	if (!is_vacuum)
-		copy->options = NIL;
-	sl_ddl_run_on_router(ddl, copy);
-}
-
-/*
- * The shards vacuum, each for itself; of a foreign table there is nothing to
- * vacuum here, but ANALYZE fetches its statistics.
- */
+/* The shards vacuum, each for itself; ANALYZE of the router fetches statistics. */
 bool
 sl_ddl_plan_vacuum(SlDdl *ddl)
 {
 	VacuumStmt *statement = castNode(VacuumStmt, ddl->node);
-	List	   *others = NIL;
-	List	   *foreign = NIL;
 	bool		is_distributed = false;
 	ListCell   *cell;
 
@@ -200,20 +116,13 @@ sl_ddl_plan_vacuum(SlDdl *ddl)
 		SlTable    *table = sl_ddl_table(target->relation);
 
 		is_distributed |= table != NULL;
-		if (table == NULL || !sl_ddl_is_foreign(table))
-			others = lappend(others, target);
-		if (table == NULL || !may_vacuum(table))
-			continue;
-		if (sl_ddl_is_foreign(table))
-			foreign = lappend(foreign, target);
-		sl_ddl_add_step(ddl, sl_table_homes(table), vacuum_text(statement, table, target));
+		if (table != NULL && sl_relation_ownercheck(table->relid, GetUserId()))
+			sl_ddl_add_step(ddl, sl_table_homes(table), vacuum_text(statement, table, target));
 	}
 	if (!is_distributed)
 		return false;
 	PreventInTransactionBlock(ddl->is_top_level, "VACUUM");
 	ddl->is_separate = true;
-	if (has_option(statement, "analyze"))
-		vacuum_on_router(ddl, statement, foreign, false);
-	vacuum_on_router(ddl, statement, others, true);
+	sl_ddl_run_on_router(ddl, statement);
 	return true;
 }

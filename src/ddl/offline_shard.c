@@ -83,7 +83,7 @@ can_wait_index(const IndexStmt *statement)
 	const SlTable *table = sl_ddl_table(statement->relation);
 
 	/* Of a foreign table, the statement is sent as it was written. */
-	if (statement->concurrent && (table == NULL || !table->is_shell))
+	if (statement->concurrent && (table == NULL || !sl_ddl_is_remote(table)))
 		return false;
 	return !statement->unique && statement->excludeOpNames == NIL;
 }

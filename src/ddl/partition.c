@@ -2,8 +2,6 @@
  * partition.c
  *		Partitions of distributed tables: created, attached and detached.
  *
- * Those of a foreign table are on the shards alone.
- *
  * A partition of a shell table is a shell table of the same options.  On the shards it
  * has no guard of its own while it is one: the triggers of the partitioned table are
  * cloned to it.  So the guard of a table is dropped there before it becomes a
@@ -13,6 +11,8 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "commands/defrem.h"
+#include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
@@ -107,23 +107,20 @@ create_shell_partition(SlDdl *ddl, const SlTable *table)
 	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
 }
 
-/* The partitions of a sharded table are on the shards alone. */
+/* A foreign table of the common server, or of a shard, would have no rows. */
 static void
-create_partition(SlDdl *ddl, const CreateStmt *statement, const SlTable *table)
+refuse_foreign_table(const CreateForeignTableStmt *statement)
 {
-	RangeVar   *parent = linitial(statement->inhRelations);
-	RangeVar   *name = copyObject(statement->relation);
-	Oid			schema = RangeVarGetAndCheckCreationNamespace(name, NoLock, NULL);
-	List	   *changes;
+	const ForeignServer *server = GetForeignServerByName(statement->servername, true);
 
-	if (!sl_ddl_is_foreign(table))
-		sl_ddl_refuse(table, "create a partition of", NULL);
-	sl_ddl_lock(parent, ShareUpdateExclusiveLock);
-	check_partition(table, statement);
-	changes = sl_ddl_rename_in(ddl, NIL, parent, sl_ddl_name(table->relid));
-	changes = sl_ddl_rename_in(ddl, changes, statement->relation,
-							   quote_qualified_identifier(get_namespace_name(schema), name->relname));
-	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));
+	if (server == NULL || server->fdwid != get_foreign_data_wrapper_oid(SL_WRAPPER_NAME, true))
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("cannot create foreign table \"%s\" on server \"%s\"", statement->base.relation->relname,
+				   statement->servername),
+			errdetail("Distributed tables are ordinary tables of the router."),
+			errhint("shardlet.attach() makes the table that shards have, shardlet.distribute() distributes a table, and shardlet.query() runs a query on shards."));
 }
 
 bool
@@ -132,6 +129,8 @@ sl_ddl_plan_create_table(SlDdl *ddl)
 	CreateStmt *statement = (CreateStmt *) ddl->node;
 	ListCell   *cell;
 
+	if (IsA(ddl->node, CreateForeignTableStmt))
+		refuse_foreign_table((CreateForeignTableStmt *) ddl->node);
 	foreach(cell, statement->inhRelations)
 	{
 		SlTable    *table = sl_ddl_table(lfirst(cell));
@@ -140,10 +139,9 @@ sl_ddl_plan_create_table(SlDdl *ddl)
 			continue;
 		if (statement->partbound == NULL || !IsA(ddl->node, CreateStmt))
 			sl_ddl_refuse(table, "create a child of", NULL);
-		if (table->is_shell)
-			create_shell_partition(ddl, table);
-		else
-			create_partition(ddl, statement, table);
+		if (!sl_ddl_is_remote(table))
+			sl_ddl_refuse(table, "create a partition of", NULL);
+		create_shell_partition(ddl, table);
 		return true;
 	}
 	return false;
@@ -174,7 +172,7 @@ sl_ddl_check_attached(const SlTable *table, const RangeVar *name)
 {
 	const SlTable *child = sl_ddl_table(name);
 
-	if (child != NULL && child->is_shell && is_colocated(table, child))
+	if (child != NULL && sl_ddl_is_remote(child) && is_colocated(table, child))
 		return;
 	ereport(ERROR,
 			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -222,7 +222,7 @@ plan_policy(SlDdl *ddl, const RangeVar *relation, char *old_name, char *name)
 	const SlTable *table = sl_ddl_table(relation);
 	Policy	   *policy;
 
-	if (table == NULL || !table->is_shell)
+	if (table == NULL || !sl_ddl_is_remote(table))
 		return false;
 	sl_ddl_lock(relation, AccessExclusiveLock);
 	policy = palloc(sizeof(Policy));
@@ -273,7 +273,7 @@ sl_ddl_plan_drop_policy(SlDdl *ddl)
 	RangeVar   *relation = makeRangeVarFromNameList(list_truncate(list_copy(names), list_length(names) - 1));
 	const SlTable *table = sl_ddl_table(relation);
 
-	if (table == NULL || !table->is_shell || !OidIsValid(get_relation_policy_oid(table->relid, name, true)))
+	if (table == NULL || !sl_ddl_is_remote(table) || !OidIsValid(get_relation_policy_oid(table->relid, name, true)))
 		return false;
 	sl_ddl_lock(relation, AccessExclusiveLock);
 	sl_ddl_add_step(ddl, sl_table_homes(table), drop_sql(table, name));

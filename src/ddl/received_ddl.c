@@ -347,22 +347,6 @@ check_create(Received *received, const CreateStmt *statement)
 	check_partition_key(received, statement->partspec);
 }
 
-/*
- * The options are the router's own, and end the command: otherwise a comment of the
- * shard has hidden them, and others were parsed.
- */
-static bool
-has_own_options(const Received *received, const CreateForeignTableStmt *statement)
-{
-	DefElem    *last;
-
-	if (strcmp(statement->servername, SL_TABLES_SERVER_NAME) != 0 || statement->options == NIL)
-		return false;
-	last = llast_node(DefElem, statement->options);
-	return strcmp(received->sql + last->location,
-				  psprintf("%s %s)", quote_identifier(last->defname), quote_literal_cstr(defGetString(last)))) == 0;
-}
-
 static bool
 may_alter(AlterTableType type)
 {
@@ -480,7 +464,6 @@ check_comment(Received *received, const CommentStmt *statement)
 	switch (statement->objtype)
 	{
 		case OBJECT_TABLE:
-		case OBJECT_FOREIGN_TABLE:
 			check_relation(received, makeRangeVarFromNameList(names));
 			break;
 		case OBJECT_COLUMN:
@@ -504,11 +487,6 @@ check_statement(Received *received, Node *statement)
 {
 	switch (nodeTag(statement))
 	{
-		case T_CreateForeignTableStmt:
-			if (!has_own_options(received, (CreateForeignTableStmt *) statement))
-				refuse_command(received);
-			check_create(received, &((CreateForeignTableStmt *) statement)->base);
-			break;
 		case T_CreateStmt:
 			check_create(received, (CreateStmt *) statement);
 			break;
@@ -557,8 +535,8 @@ parse_command(const Received *received)
  * Refuses a command that a shard has written unless it defines something of a table,
  * or a type that the table uses, and its expressions only compute values.
  */
-void
-sl_received_check(const char *sql, const char *schema, const char *name)
+static void
+check_received(const char *sql, const char *schema, const char *name)
 {
 	Received	received = {.sql = sql,.schema = schema,.name = name};
 
@@ -580,7 +558,7 @@ begin_router_only(void)
 void
 sl_received_run(const char *sql, const char *schema, const char *name)
 {
-	sl_received_check(sql, schema, name);
+	check_received(sql, schema, name);
 	sl_received_run_own(sql);
 }
 

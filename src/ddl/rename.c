@@ -51,25 +51,6 @@ renamed_key(const SlTable *table, const char *from, const char *to)
 	return key.data;
 }
 
-/*
- * The statement that makes the foreign table's option follow.  It goes ahead of
- * the rename: the option names a column that exists a moment later.
- */
-static AlterTableStmt *
-change_key_option(const SlTable *table, const RenameStmt *statement)
-{
-	AlterTableStmt *result = makeNode(AlterTableStmt);
-	AlterTableCmd *command = makeNode(AlterTableCmd);
-	Node	   *value = (Node *) makeString(renamed_key(table, statement->subname, statement->newname));
-
-	command->subtype = AT_GenericOptions;
-	command->def = (Node *) list_make1(makeDefElemExtended(NULL, SL_OPTION_KEY, value, DEFELEM_SET, -1));
-	result->relation = copyObject(statement->relation);
-	result->cmds = list_make1(command);
-	result->objtype = OBJECT_FOREIGN_TABLE;
-	return result;
-}
-
 /* Partitions have the key of their table.  The columns are renamed right after. */
 static void
 rename_shell_key(const SlTable *table, const RenameStmt *statement)
@@ -103,10 +84,8 @@ plan_rename_column(SlDdl *ddl, const SlTable *table)
 	RenameStmt *statement = (RenameStmt *) ddl->node;
 
 	sl_ddl_run_on_router(ddl, statement);
-	if (sl_ddl_is_key(table, statement->subname) && table->is_shell)
+	if (sl_ddl_is_key(table, statement->subname))
 		rename_shell_key(table, statement);
-	else if (sl_ddl_is_key(table, statement->subname))
-		sl_ddl_run_on_router(ddl, change_key_option(table, statement));
 	sl_ddl_add_step(ddl, sl_table_homes(table), rename_text(table, "COLUMN", statement));
 	if (sl_ddl_is_key(table, statement->subname))
 		guard_again(ddl, table, statement);
@@ -132,8 +111,6 @@ plan_rename_trigger(SlDdl *ddl)
 	if (table == NULL || !sl_ddl_is_remote(table))
 		return false;
 	is_on_router = OidIsValid(get_trigger_oid(table->relid, statement->subname, true));
-	if (is_on_router && !table->is_shell)
-		return false;
 	sl_ddl_lock(statement->relation, AccessExclusiveLock);
 	if (is_on_router)
 		sl_ddl_run_on_router(ddl, statement);
@@ -144,26 +121,6 @@ plan_rename_trigger(SlDdl *ddl)
 	return true;
 }
 
-/* The primary key has the name of its index, and the router knows the key. */
-static void
-rename_key_with_index(SlDdl *ddl, const SlIndex *index, const RenameStmt *statement)
-{
-	const SlPrimaryKey *key = sl_primary_key_get(index->table->relid);
-	RenameStmt *rename;
-
-	sl_ddl_check_owner(index->table->relid);
-	LockRelationOid(index->table->relid, ShareUpdateExclusiveLock);
-	if (key == NULL || strcmp(key->name, statement->relation->relname) != 0)
-		return;
-	rename = makeNode(RenameStmt);
-	rename->renameType = OBJECT_TABCONSTRAINT;
-	rename->relation = makeRangeVar(get_namespace_name(get_rel_namespace(index->table->relid)),
-									get_rel_name(index->table->relid), -1);
-	rename->subname = pstrdup(key->name);
-	rename->newname = pstrdup(statement->newname);
-	sl_ddl_run_on_router(ddl, rename);
-}
-
 static bool
 plan_rename_index(SlDdl *ddl)
 {
@@ -172,10 +129,7 @@ plan_rename_index(SlDdl *ddl)
 
 	if (index == NULL)
 		return false;
-	if (index->is_local)
-		sl_ddl_run_on_router(ddl, statement);
-	else
-		rename_key_with_index(ddl, index, statement);
+	sl_ddl_run_on_router(ddl, statement);
 	sl_ddl_add_step(ddl, sl_table_homes(index->table),
 					psprintf("ALTER INDEX %s RENAME TO %s", index->name,
 							 quote_identifier(statement->newname)));
@@ -270,7 +224,6 @@ sl_ddl_plan_rename(SlDdl *ddl)
 
 			/* ALTER TABLE renames indexes, too. */
 			return plan_rename_in_table(ddl) || plan_rename_index(ddl);
-		case OBJECT_FOREIGN_TABLE:
 		case OBJECT_COLUMN:
 		case OBJECT_TABCONSTRAINT:
 			return plan_rename_in_table(ddl);
@@ -321,7 +274,7 @@ sl_ddl_plan_schema(SlDdl *ddl)
 
 	if (statement->objectType == OBJECT_TYPE || statement->objectType == OBJECT_DOMAIN)
 		return sl_ddl_plan_type_name(ddl, (List *) statement->object);
-	if (statement->objectType != OBJECT_TABLE && statement->objectType != OBJECT_FOREIGN_TABLE)
+	if (statement->objectType != OBJECT_TABLE)
 		return false;
 	table = sl_ddl_table(statement->relation);
 	if (table == NULL)

@@ -83,8 +83,6 @@ find_obstacle(const SlForeignKey *key)
 
 	if (to == NULL)
 		return "The table that it refers to is not distributed on the router.";
-	if (to->kind != SL_TABLE_REFERENCE && !to->is_shell)
-		return "The table that it refers to is a foreign table on the router.";
 	if (!is_within_shards(key, from, to))
 		return "It does not follow the shard key.";
 	return NULL;
@@ -138,7 +136,7 @@ create_key(void *state)
 
 /*
  * Adds a foreign key, or says why not.  One of another table to this one may lead
- * across shards, or to a foreign table: that was said when its table was attached.
+ * across shards: that was said when its table was attached.
  */
 static void
 add_key(SlForeignKey *key, const SlTable *table)
@@ -199,7 +197,7 @@ sl_shell_refresh_foreign_keys(const SlTable *table, SlConn *conn)
 		SlForeignKey *key = lfirst(cell);
 		const SlTable *from = OidIsValid(key->relid) ? sl_table_get(key->relid) : NULL;
 
-		if (from != NULL && from->is_shell && !from->is_partition && !has_key(on_router, key))
+		if (from != NULL && from->kind != SL_TABLE_REFERENCE && !from->is_partition && !has_key(on_router, key))
 			add_key(key, table);
 	}
 }

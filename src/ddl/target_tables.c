@@ -96,13 +96,6 @@ sl_ddl_name_in(Oid relid, const char *object)
 	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), object);
 }
 
-/* Is the table a foreign table of the router?  Shell and reference tables are not. */
-bool
-sl_ddl_is_foreign(const SlTable *table)
-{
-	return sl_ddl_is_remote(table) && !table->is_shell;
-}
-
 /* Are the rows of the table on shards only? */
 bool
 sl_ddl_is_remote(const SlTable *table)
@@ -117,7 +110,7 @@ sl_ddl_is_remote(const SlTable *table)
 List *
 sl_ddl_with_partitions(const SlTable *table)
 {
-	return table->is_shell && get_rel_relkind(table->relid) == RELKIND_PARTITIONED_TABLE ?
+	return sl_ddl_is_remote(table) && get_rel_relkind(table->relid) == RELKIND_PARTITIONED_TABLE ?
 		find_all_inheritors(table->relid, NoLock, NULL) : list_make1_oid(table->relid);
 }
 
@@ -128,7 +121,7 @@ sl_ddl_with_partitions(const SlTable *table)
 void
 sl_ddl_open_shell(SlDdl *ddl, const SlTable *table)
 {
-	if (table->is_shell)
+	if (sl_ddl_is_remote(table))
 		ddl->opened = list_concat_unique_oid(ddl->opened, sl_ddl_with_partitions(table));
 }
 

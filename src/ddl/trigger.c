@@ -90,7 +90,7 @@ sl_ddl_plan_create_trigger(SlDdl *ddl)
 	SlTable    *table = sl_ddl_table(statement->relation);
 	NewTrigger *new;
 
-	if (table == NULL || !table->is_shell)
+	if (table == NULL || !sl_ddl_is_remote(table))
 		return false;
 	sl_ddl_lock(statement->relation, ShareRowExclusiveLock);
 	new = palloc(sizeof(NewTrigger));

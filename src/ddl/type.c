@@ -107,7 +107,7 @@ open_shells(SlDdl *ddl, Oid type)
 	{
 		const SlTable *table = lfirst(cell);
 
-		if (table->is_shell && has_column(table->relid, &wanted))
+		if (sl_ddl_is_remote(table) && has_column(table->relid, &wanted))
 			sl_ddl_open_shell(ddl, table);
 	}
 }

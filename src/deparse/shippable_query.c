@@ -549,7 +549,7 @@ check_target(const Query *query, SlShippableCheck *shipping)
 		return;
 	}
 	relation = table_open(entry->relid, NoLock);
-	check(shipping, sl_table_router_triggers(relation) == NULL && !sl_router_key_is_checked(relation, query) &&
+	check(shipping, !sl_router_key_is_checked(relation, query) &&
 		  !(updates(query) && has_generated_key(table, RelationGetDescr(relation))));
 	table_close(relation, NoLock);
 }

@@ -41,7 +41,7 @@ sl_router_key_exists(Relation relation)
 {
 	const TriggerDesc *triggers = relation->trigdesc;
 
-	if (triggers == NULL || relation->rd_rel->relkind == RELKIND_FOREIGN_TABLE)
+	if (triggers == NULL)
 		return false;
 	for (int i = 0; i < triggers->numtriggers; i++)
 	{

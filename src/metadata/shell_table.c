@@ -4,8 +4,8 @@
  *
  * A shell table is a distributed table that is an ordinary table in the router's
  * catalogs: of relkind r, with access method "shardlet" and no rows, or
- * partitioned.  Its row in pg_foreign_table names the common server and has the
- * same options as that of a foreign table.  PostgreSQL looks at such a row only
+ * partitioned.  Its row in pg_foreign_table names the common server, and says in its
+ * options of which map it is, or on which shard.  PostgreSQL looks at such a row only
  * where a relation is a foreign table, so it neither dumps the row nor removes it
  * with the table.  What is dumped is a copy (shell_catalog.c), which is written and
  * removed with the row.

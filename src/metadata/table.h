@@ -2,10 +2,10 @@
  * table.h
  *		Distributed tables, as the router's catalogs describe them.
  *
- * A sharded or placed table is a foreign table of the common server with the
- * options "map" and "key", or "shard_id".  These are changed, rolled back and
- * dumped with it.  A reference table is a plain table with triggers of this
- * extension.
+ * A sharded or placed table is a shell table (shell_table.c): an ordinary table without
+ * rows, which a row of pg_foreign_table connects to the common server with the options
+ * "map" and "key", or "shard_id".  A reference table is a plain table with triggers of
+ * this extension.
  */
 #ifndef SL_TABLE_H
 #define SL_TABLE_H
@@ -35,8 +35,6 @@ typedef struct SlTable
 	bool		is_attached;	/* it was attached, not distributed */
 	bool		is_local_unique;	/* may have unique keys without the shard
 									 * key, which each shard enforces */
-	bool		is_shell;		/* sharded or placed, and an ordinary table in
-								 * the router's catalogs (shell_table.c) */
 	bool		is_partition;	/* of another shell table */
 } SlTable;
 
@@ -46,15 +44,12 @@ typedef struct SlTable
 /* The trigger argument of an attached table. */
 #define SL_REFERENCE_ATTACHED "attached"
 
-/* Names of the options of a foreign table. */
+/* Names of the options in the row of pg_foreign_table. */
 #define SL_OPTION_MAP "map"
 #define SL_OPTION_KEY "key"
 #define SL_OPTION_SHARD_ID "shard_id"
 #define SL_OPTION_ATTACHED "attached"
 #define SL_OPTION_LOCAL_UNIQUE "local_unique"
-
-/* The arbiter of ON CONFLICT is hidden from the planner under this name. */
-#define SL_ARBITER_NAME "shardlet_arbiter"
 
 /* table_cache.c */
 extern void sl_table_init(void);
@@ -62,7 +57,6 @@ extern uint64 sl_table_changes(void);
 extern SlTable *sl_table_get(Oid relid);
 extern bool sl_table_is_remote(Oid relid, char relkind);
 extern bool sl_table_has_shells(void);
-extern const TriggerDesc *sl_table_router_triggers(Relation relation);
 extern void sl_table_check_snapshot(Oid relid);
 extern SlTable *sl_table_get_as(Oid relid, List *options);
 extern List *sl_table_key_names(const char *key);
@@ -100,17 +94,5 @@ extern bool sl_shell_list_has(Oid relid);
 extern List *sl_shell_list_all(void);
 extern void sl_shell_list_follow_table(Oid relid);
 extern void sl_shell_list_follow_schema(Oid schema_id);
-
-/* primary_key.c */
-typedef struct SlPrimaryKey
-{
-	Oid			constraint;
-	char	   *name;
-	List	   *columns;		/* their numbers */
-} SlPrimaryKey;
-
-extern SlPrimaryKey *sl_primary_key_get(Oid relid);
-extern void sl_primary_key_forget(Oid relid);
-extern void sl_primary_key_declare(const SlTable *table, const char *name, List *columns);
 
 #endif							/* SL_TABLE_H */

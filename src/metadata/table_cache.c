@@ -76,8 +76,8 @@ find_key_columns(SlTable *table, const char *key)
 }
 
 /*
- * Returns the properties of a foreign table according to its options, or NULL
- * if it is not distributed.
+ * Returns the properties of a table that has these options, or NULL if it is not
+ * distributed.
  */
 SlTable *
 sl_table_get_as(Oid relid, List *options)
@@ -151,7 +151,6 @@ get_shell(Oid relid)
 	SlTable    *table = sl_shell_get_table(relid);
 
 	has_shells = true;
-	table->is_shell = true;
 	table->is_partition = get_rel_relispartition(relid);
 	return table;
 }
@@ -161,20 +160,13 @@ static SlTable *
 read_table(Oid relid)
 {
 	char		kind = get_rel_relkind(relid);
-	ForeignTable *row;
 
-	if (kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE)
-	{
-		/* A test leaves shell tables to the access method. */
-		return sl_shell_is_shell(relid, kind) && !sl_fault_armed("shell_as_plain") ? get_shell(relid) :
-			get_reference(relid);
-	}
-	if (kind != RELKIND_FOREIGN_TABLE)
+	if (kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE)
 		return NULL;
-	row = GetForeignTable(relid);
-	if (row->serverid != get_foreign_server_oid(SL_TABLES_SERVER_NAME, true))
-		return NULL;
-	return sl_table_get_as(relid, row->options);
+
+	/* A test leaves shell tables to the access method. */
+	return sl_shell_is_shell(relid, kind) && !sl_fault_armed("shell_as_plain") ? get_shell(relid) :
+		get_reference(relid);
 }
 
 /* A cached relation. */
@@ -293,8 +285,9 @@ sl_table_get(Oid relid)
 
 /*
  * Are the rows of the relation on shards only?  They are if the table is
- * sharded or placed.  "relkind" is the relation's, or that of a range table entry:
- * most relations need no lookup then.
+ * sharded or placed.  "relkind" is the relation's, or that of a range table entry, which
+ * says that a shell table is a foreign table (access/shell_planning.c): most relations need
+ * no lookup then.
  */
 bool
 sl_table_is_remote(Oid relid, char relkind)
@@ -310,18 +303,6 @@ sl_table_is_remote(Oid relid, char relkind)
 		return known->is_ours && known->table.kind != SL_TABLE_REFERENCE;
 	table = sl_table_get(relid);
 	return table != NULL && table->kind != SL_TABLE_REFERENCE;
-}
-
-/*
- * Returns the triggers that the router fires when rows of a sharded or placed
- * table change, or NULL if there are none.  Those of a shell table, and of its
- * foreign keys, fire on the shards.  The result belongs to the relation cache
- * entry.
- */
-const TriggerDesc *
-sl_table_router_triggers(Relation relation)
-{
-	return relation->rd_rel->relkind == RELKIND_FOREIGN_TABLE ? relation->trigdesc : NULL;
 }
 
 static List *

@@ -694,7 +694,7 @@ check_change(Query *query, SlTable **table, SlColocated *result)
 		 query->commandType != CMD_INSERT && query->commandType != CMD_MERGE) || query->hasModifyingCTE || query->rowMarks != NIL)
 		return false;
 	target = sl_level_table(rt_fetch(query->resultRelation, query->rtable));
-	if (target == NULL || target->kind != SL_TABLE_SHARDED || sl_single_shard_has_triggers(query, target) ||
+	if (target == NULL || target->kind != SL_TABLE_SHARDED || sl_single_shard_is_checked(query, target) ||
 		!sl_level_begin(&colocation.level, NULL, query) || !check_ctes(&colocation) ||
 		!check_from(&colocation) || !are_sublinks_colocated(&colocation) ||
 		!writes_what_it_reads(&colocation, target))

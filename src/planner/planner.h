@@ -13,10 +13,6 @@
 /* planner_hook.c */
 extern void sl_planner_init(void);
 
-/* on_conflict_arbiter.c */
-extern void sl_on_conflict_check(Query *query);
-extern void sl_on_conflict_hide(Query *query);
-
 /* locking_subquery.c */
 extern Query *sl_locked_in_replace(Query *query);
 

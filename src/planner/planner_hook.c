@@ -14,6 +14,7 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/planner.h"
 #include "parser/parsetree.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "base/base.h"
@@ -113,6 +114,37 @@ complete_updates(Query *query)
 		complete_updates(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery));
 }
 
+/*
+ * Rows of a spread map go to the shards in turn, so a row that conflicts with a new one
+ * may be on any shard.
+ */
+static void
+refuse_spread(const Query *query)
+{
+	const RangeTblEntry *entry = rt_fetch(query->resultRelation, query->rtable);
+	const SlTable *table = sl_table_is_remote(entry->relid, entry->relkind) ? sl_table_get(entry->relid) : NULL;
+
+	if (table == NULL || table->kind != SL_TABLE_SHARDED || table->key_count > 0 || !table->is_local_unique)
+		return;
+	ereport(ERROR,
+			errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			errmsg("ON CONFLICT is not supported for table \"%s\"", get_rel_name(entry->relid)),
+			errdetail("Its map \"%s\" spreads rows over the shards, and each shard sees its own rows only.", table->map),
+			errhint("Make values that are unique over all shards, as shardlet.next_id() does, and leave ON CONFLICT out."));
+}
+
+/* Raises an error if no shard can tell which rows of an INSERT conflict. */
+static void
+check_on_conflict(Query *query)
+{
+	ListCell   *cell;
+
+	if (query->commandType == CMD_INSERT && query->onConflict != NULL)
+		refuse_spread(query);
+	foreach(cell, query->hasModifyingCTE ? query->cteList : NIL)
+		check_on_conflict(castNode(Query, lfirst_node(CommonTableExpr, cell)->ctequery));
+}
+
 /* One shard executes the whole statement. */
 static PlannedStmt *
 plan_single_shard(Query *query, const SlPlacement *placement, int options)
@@ -146,7 +178,6 @@ analyze_placement(Query *query)
 static PlannedStmt *
 plan_rest(Query *query, const char *source, int options, ParamListInfo params)
 {
-	sl_on_conflict_hide(query);
 	return previous_planner != NULL ? previous_planner(query, source, options, params) :
 		standard_planner(query, source, options, params);
 }
@@ -172,7 +203,7 @@ plan_distributed(Query *query, const char *source, int options, ParamListInfo pa
 	Query	   *sorted;
 	PlannedStmt *result;
 
-	sl_on_conflict_check(query);
+	check_on_conflict(query);
 	complete_updates(query);
 	query = sl_row_security_apply(query);
 	placement = analyze_placement(query);

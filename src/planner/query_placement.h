@@ -96,7 +96,7 @@ typedef struct SlShardKey
 /* single_shard.c */
 extern bool sl_single_shard_has_generated_key(const SlTable *table);
 extern bool sl_single_shard_is_usable(const SlTable *table, int key, Node *value);
-extern bool sl_single_shard_has_triggers(const Query *query, const SlTable *table);
+extern bool sl_single_shard_is_checked(const Query *query, const SlTable *table);
 extern bool sl_single_shard_match_query(const SlShardKey *key, const SlLevel *outer, Query *query);
 extern List *sl_single_shard_compared(const SlLevel *level, const SubLink *link);
 extern List *sl_single_shard_constants(Query *query, const SlTable *table);

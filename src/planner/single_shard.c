@@ -412,12 +412,12 @@ sl_single_shard_has_generated_key(const SlTable *table)
 	return false;
 }
 
-/* Does the router do anything itself when the statement changes the table? */
+/* Does the router check a foreign key when the statement changes the table? */
 bool
-sl_single_shard_has_triggers(const Query *query, const SlTable *table)
+sl_single_shard_is_checked(const Query *query, const SlTable *table)
 {
 	Relation	relation = table_open(table->relid, NoLock);
-	bool		result = sl_table_router_triggers(relation) != NULL || sl_router_key_is_checked(relation, query);
+	bool		result = sl_router_key_is_checked(relation, query);
 
 	table_close(relation, NoLock);
 	return result;
@@ -461,7 +461,7 @@ is_written_right(const Matching *matching, const SlTable *table)
 			find_assigned(query->onConflict->onConflictSet, table->key[i]) != NULL)
 			return false;
 	}
-	return !sl_single_shard_has_triggers(query, table);
+	return !sl_single_shard_is_checked(query, table);
 }
 
 static bool

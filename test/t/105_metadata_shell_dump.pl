@@ -14,7 +14,6 @@ my $router = $c->router;
 my $folder = PostgreSQL::Test::Utils::tempdir;
 
 $c->sql(q{
-	SET shardlet.shell_tables = on;
 	CREATE ROLE app_user;
 	SELECT shardlet.create_map('m', shardlets => 8);
 	CREATE SCHEMA "Odd Name";

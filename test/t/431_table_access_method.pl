@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use ShardletCluster;
 use Test::More;
 
-my $c = ShardletCluster->new(shards => 1, router_conf => "autovacuum_naptime = 1s\nautovacuum = off\nshardlet.shell_tables = off\nshardlet.fault = 'shell_as_plain:skip'\n");
+my $c = ShardletCluster->new(shards => 1, router_conf => "autovacuum_naptime = 1s\nautovacuum = off\nshardlet.fault = 'shell_as_plain:skip'\n");
 my $router = $c->router;
 
 # Makes a shell of a plain table.  The rest of the extension leaves it to the access method (shell_as_plain).
@@ -36,12 +36,13 @@ sub error_of
 
 # A table on the shard with 500 rows, and its shell on the router.
 $c->sql(q{
+	SET shardlet.fault = '';
 	SELECT shardlet.create_map('m', shardlets => 2);
 	CREATE TABLE t (k bigint PRIMARY KEY, v int, w text);
 	SELECT shardlet.distribute('t', 'm', 'k');
 	INSERT INTO t SELECT i, i % 7, 'x' FROM generate_series(1, 500) i;
 	SET shardlet.carry_ddl = off;
-	DROP FOREIGN TABLE t;
+	DROP TABLE t;
 	CREATE TABLE t (k bigint PRIMARY KEY, v int, w text);
 	CREATE TABLE referring (id int PRIMARY KEY, k bigint);
 	CREATE TABLE empty (k bigint PRIMARY KEY)});

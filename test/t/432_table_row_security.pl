@@ -10,7 +10,7 @@ use warnings;
 use ShardletCluster;
 use Test::More;
 
-my $c = ShardletCluster->new(shards => 2, router_conf => 'shardlet.shell_tables = on');
+my $c = ShardletCluster->new(shards => 2);
 
 for my $shard (1, 2)
 {

@@ -13,8 +13,8 @@ use Test::More;
 my $c = ShardletCluster->new(shards => 3, router_conf => "shardlet.recovery_interval = 500ms\n");
 
 $c->sql(q{SELECT shardlet.create_map('m');
-	SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE t (k bigint NOT NULL, v int)');
-	CREATE FOREIGN TABLE t (k bigint NOT NULL, v int) SERVER shardlet_tables OPTIONS (map 'm', key 'k')});
+	CREATE TABLE t (k bigint NOT NULL, v int);
+	SELECT shardlet.distribute('t', 'm', 'k')});
 
 my $columns_sql = q{SELECT string_agg(attname, ',' ORDER BY attname) FROM pg_attribute
 	WHERE attrelid = to_regclass('public.t') AND attnum > 0 AND NOT attisdropped};
@@ -87,8 +87,8 @@ ok(wait_settled(), 'DROP TABLE: nothing is left prepared');
 is(columns(), '', 'DROP TABLE: dropped everywhere');
 
 # Roles are each server's own.
-$c->sql(q{SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE t (k bigint NOT NULL, v int)');
-	CREATE FOREIGN TABLE t (k bigint NOT NULL, v int) SERVER shardlet_tables OPTIONS (map 'm', key 'k');
+$c->sql(q{CREATE TABLE t (k bigint NOT NULL, v int);
+	SELECT shardlet.distribute('t', 'm', 'k');
 	CREATE ROLE anna; CREATE ROLE ben});
 $c->shard_sql($_, 'CREATE ROLE anna') for 1, 3;
 $c->shard_sql(1, 'CREATE ROLE ben');
