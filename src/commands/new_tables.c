@@ -216,14 +216,21 @@ distribute_table(const NewTable *new, Oid relid, AttrNumber column)
 	PG_END_TRY();
 }
 
-/* Is the relation a table that the setting is about? */
+/*
+ * Is the relation a table that the setting is about?  IF NOT EXISTS may have found one
+ * that another session has just created, and that is not for this one to distribute.
+ */
 static bool
 is_to_distribute(Oid relid)
 {
-	char		kind = get_rel_relkind(relid);
+	Relation	relation = relation_open(relid, AccessShareLock);
+	Form_pg_class row = relation->rd_rel;
+	bool		result = (row->relkind == RELKIND_RELATION || row->relkind == RELKIND_PARTITIONED_TABLE) &&
+	row->relpersistence == RELPERSISTENCE_PERMANENT && !row->relispartition &&
+	relation->rd_createSubid != InvalidSubTransactionId;
 
-	return (kind == RELKIND_RELATION || kind == RELKIND_PARTITIONED_TABLE) && !get_rel_relispartition(relid) &&
-		get_rel_persistence(relid) == RELPERSISTENCE_PERMANENT && sl_table_get(relid) == NULL;
+	relation_close(relation, NoLock);
+	return result && sl_table_get(relid) == NULL;
 }
 
 /* The statement has run. */
