@@ -31,6 +31,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_publication.h"
+#include "catalog/pg_publication_namespace.h"
 #include "catalog/pg_publication_rel.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -373,6 +374,89 @@ check_publication(Oid index, AttrNumber column, Oid value)
 	table_close(catalog, AccessShareLock);
 }
 
+/* Warns of distributed tables that a publication comprises with others; of a schema, or of all. */
+static void
+warn_published(Oid schema)
+{
+	const char *first = NULL;
+	int			count = 0;
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		Oid			relid = ((const SlTable *) lfirst(cell))->relid;
+
+		if (OidIsValid(schema) && get_rel_namespace(relid) != schema)
+			continue;
+		if (count++ == 0)
+			first = get_rel_name(relid);
+	}
+	if (count > 0)
+		ereport(WARNING,
+				errmsg_plural("the publication does not publish %d distributed table",
+							  "the publication does not publish %d distributed tables", count, count),
+				errdetail("The rows of table \"%s\" are on shards.", first),
+				errhint("Create publications of such tables on the shards."));
+}
+
+/* A row of a catalog of publications was just added: returns it, copied. */
+static HeapTuple
+copy_new_row(Oid catalog_id, Oid index, AttrNumber column, Oid oid)
+{
+	Relation	catalog = table_open(catalog_id, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
+	scan = systable_beginscan(catalog, index, true, SnapshotSelf, 1, &key);
+	tuple = systable_getnext(scan);
+	tuple = HeapTupleIsValid(tuple) ? heap_copytuple(tuple) : NULL;
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return tuple;
+}
+
+/* Warns of the schemas of a new publication, for which PostgreSQL calls no hook. */
+static void
+check_published_schemas(Oid publication)
+{
+	Relation	catalog = table_open(PublicationNamespaceRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_publication_namespace_pnpubid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(publication));
+	scan = systable_beginscan(catalog, InvalidOid, false, SnapshotSelf, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		warn_published(((Form_pg_publication_namespace) GETSTRUCT(tuple))->pnnspid);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+}
+
+static void
+check_new_publication(Oid publication)
+{
+	HeapTuple	tuple = copy_new_row(PublicationRelationId, PublicationObjectIndexId, Anum_pg_publication_oid,
+									 publication);
+
+	check_publication(PublicationRelPrpubidIndexId, Anum_pg_publication_rel_prpubid, publication);
+	if (tuple != NULL && ((Form_pg_publication) GETSTRUCT(tuple))->puballtables)
+		warn_published(InvalidOid);
+	check_published_schemas(publication);
+}
+
+static void
+check_published_schema(Oid entry)
+{
+	HeapTuple	tuple = copy_new_row(PublicationNamespaceRelationId, PublicationNamespaceObjectIndexId,
+									 Anum_pg_publication_namespace_oid, entry);
+
+	if (tuple != NULL)
+		warn_published(((Form_pg_publication_namespace) GETSTRUCT(tuple))->pnnspid);
+}
+
 /*
  * PostgreSQL removes the row of pg_foreign_table of foreign tables only.  A restored
  * table has none, and is listed all the same.
@@ -402,7 +486,9 @@ watch_objects(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	else if (access == OAT_POST_ALTER && class_id == NamespaceRelationId)
 		sl_shell_list_follow_schema(object_id);
 	else if (access == OAT_POST_CREATE && class_id == PublicationRelationId)
-		check_publication(PublicationRelPrpubidIndexId, Anum_pg_publication_rel_prpubid, object_id);
+		check_new_publication(object_id);
+	else if (access == OAT_POST_CREATE && class_id == PublicationNamespaceRelationId)
+		check_published_schema(object_id);
 	else if (access == OAT_POST_CREATE && class_id == PublicationRelRelationId)
 		check_publication(PublicationRelObjectIndexId, Anum_pg_publication_rel_oid, object_id);
 }
