@@ -44,6 +44,68 @@ write_trigger(Oid trigger, bool replaces)
 		psprintf("CREATE OR REPLACE TRIGGER %s", definition + strlen(start)) : definition;
 }
 
+/* Skips a comment or string that begins here; returns its end, or the argument. */
+static const char *
+skip_quoted(const char *at)
+{
+	const char *end = at;
+
+	if (strncmp(at, "--", 2) == 0)
+		end = strchr(at, '\n');
+	else if (strncmp(at, "/*", 2) == 0)
+		end = (end = strstr(at + 2, "*/")) != NULL ? end + 2 : NULL;
+	else if (*at == '\'')
+		end = (end = strchr(at + 1, '\'')) != NULL ? end + 1 : NULL;
+	return end != NULL ? end : at + strlen(at);
+}
+
+static bool
+is_one_of(const char *word, size_t length, const char *const *words)
+{
+	for (; *words != NULL; words++)
+	{
+		if (strlen(*words) == length && strncmp(word, *words, length) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Has a body, in lower case, a FROM or JOIN that names a table, as far as words tell? */
+static bool
+reads_tables(const char *body)
+{
+	static const char *const clauses[] = {"from", "join", NULL};
+	static const char *const no_clauses[] = {"distinct", "extract", "substring", "trim", "overlay", "both", "leading", "trailing", NULL};
+	bool		is_argument[64] = {false};	/* for each depth of parentheses */
+	int			depth = 0;
+	bool		follows = false;	/* one of no_clauses is the last word */
+
+	while (*body != '\0')
+	{
+		const char *end = skip_quoted(body);
+		size_t		length = strspn(body, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+		if (end != body)
+			body = end;
+		else if (length > 0)
+		{
+			if (is_one_of(body, length, clauses) && !follows && !is_argument[depth])
+				return true;
+			follows = is_one_of(body, length, no_clauses);
+			body += length;
+		}
+		else
+		{
+			if (*body == '(' && depth + 1 < (int) lengthof(is_argument))
+				is_argument[++depth] = follows;
+			else if (*body == ')' && depth > 0)
+				depth--;
+			body++;
+		}
+	}
+	return false;
+}
+
 /* Warns of what a function does that is not the same on a shard. */
 static void
 warn_of_body(const SlTable *table, Oid function)
@@ -62,7 +124,7 @@ warn_of_body(const SlTable *table, Oid function)
 		ereport(WARNING,
 				errmsg("trigger function %s() seems to use NOTIFY", get_func_name(function)),
 				errdetail("A shard cannot prepare a transaction that has sent notifications: writes to several shards at a time would fail."));
-	if (strstr(source, " from ") != NULL || strstr(source, " join ") != NULL)
+	if (reads_tables(source))
 		ereport(WARNING,
 				errmsg("trigger function %s() seems to read tables", get_func_name(function)),
 				errdetail("The triggers of table \"%s\" fire on the shards, each of which sees its own rows only.",
