@@ -10,6 +10,14 @@ CREATE TABLE shardlet.catalog_table (
 );
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_table', '');
 
+-- Changes of rows that shards had counted when a table was last analyzed by src/worker/statistics.c.
+CREATE TABLE shardlet.catalog_analyzed (
+	relid oid NOT NULL,
+	shard_id int NOT NULL,
+	changes float8 NOT NULL,
+	CONSTRAINT catalog_analyzed_pkey PRIMARY KEY (relid, shard_id)
+);
+
 CREATE FUNCTION shardlet.distribute(
 	tbl regclass,
 	map name,

@@ -36,6 +36,7 @@ extern int	sl_shard_timeout;
 extern int	sl_silence_timeout;
 extern int	sl_max_parallel_shards;
 extern int	sl_recovery_interval;
+extern int	sl_analyze_interval;
 extern int	sl_deadlock_timeout;
 extern int	sl_move_rate;
 extern int	sl_move_wait_timeout;

@@ -22,6 +22,7 @@ int			sl_shard_timeout;
 int			sl_silence_timeout;
 int			sl_max_parallel_shards;
 int			sl_recovery_interval;
+int			sl_analyze_interval;
 int			sl_deadlock_timeout;
 int			sl_move_rate;
 int			sl_move_wait_timeout;
@@ -77,6 +78,11 @@ typedef struct StringSetting
 } StringSetting;
 
 static const IntSetting int_settings[] = {
+	{
+		"shardlet.analyze_interval",
+		"Time between looks at which distributed tables need ANALYZE; 0 is never.",
+		&sl_analyze_interval, 60 * 1000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS
+	},
 	{
 		"shardlet.connect_timeout",
 		"Longest time to wait for a connection to a shard.",

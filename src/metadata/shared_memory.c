@@ -330,9 +330,9 @@ sl_shmem_has_flag(SlShardSlot *slot, uint32 flag)
 	return (pg_atomic_read_u32(&slot->flags) & flag) != 0;
 }
 
-/* Returns the databases that have a shard with flags. */
+/* Returns the databases that have a shard with one of the flags; with any shard, if there are none. */
 int
-sl_shmem_dirty_databases(Oid **databases)
+sl_shmem_databases(uint32 flags, Oid **databases)
 {
 	int			count = 0;
 
@@ -345,7 +345,7 @@ sl_shmem_dirty_databases(Oid **databases)
 
 		for (int j = 0; j < count && !known; j++)
 			known = (*databases)[j] == slot->database;
-		if (!known && (pg_atomic_read_u32(&slot->flags) & (SL_SHARD_DIRTY | SL_SHARD_MAPS)) != 0)
+		if (!known && (flags == 0 || (pg_atomic_read_u32(&slot->flags) & flags) != 0))
 			(*databases)[count++] = slot->database;
 	}
 	LWLockRelease(shared->lock);

@@ -78,7 +78,7 @@ extern void sl_shmem_set_launcher(Latch *latch);
 extern void sl_shmem_wake_launcher(void);
 extern bool sl_shmem_has_flag(SlShardSlot *slot, uint32 flag);
 extern void sl_shmem_flag_all(uint32 flags);
-extern int	sl_shmem_dirty_databases(Oid **databases);
+extern int	sl_shmem_databases(uint32 flags, Oid **databases);
 extern void sl_shmem_forget_database(Oid database);
 
 /* router_instance.c */

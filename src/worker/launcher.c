@@ -3,6 +3,8 @@
  *		Sees to it that what was left prepared on shards is finished, and that moves
  *		of shardlets go on.
  *
+ * It starts the processes that analyze tables, too (statistics.c).
+ *
  * One launcher serves the server.  When it starts it has every database looked
  * at once, and from then on, every shardlet.recovery_interval, those in which a
  * shard is not known to be clean.  The work is done by a process that connects
@@ -19,6 +21,7 @@
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "postmaster/autovacuum.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -133,12 +136,12 @@ look_at_databases(List *databases)
 		(void) WaitForBackgroundWorkerShutdown(lfirst(cell));
 }
 
-/* Those of the databases with something to do that still exist. */
+/* The databases that have shards with one of these flags and still exist; all with shards, for 0. */
 static List *
-dirty_databases(void)
+databases_with(uint32 flags)
 {
 	Oid		   *found;
-	int			count = sl_shmem_dirty_databases(&found);
+	int			count = sl_shmem_databases(flags, &found);
 	List	   *existing;
 	List	   *result = NIL;
 
@@ -153,6 +156,89 @@ dirty_databases(void)
 			sl_shmem_forget_database(found[i]);
 	}
 	return result;
+}
+
+/* Statistics -------------------------------------------------------------------- */
+
+/* The process that looks at the statistics of a database, or the last one. */
+typedef struct StatisticsPass
+{
+	Oid			database;
+	BackgroundWorkerHandle *handle;
+} StatisticsPass;
+
+static List *passes = NIL;		/* in TopMemoryContext */
+static TimestampTz next_statistics = 0;
+
+static StatisticsPass *
+find_pass(Oid database)
+{
+	MemoryContext old_context;
+	StatisticsPass *pass;
+	ListCell   *cell;
+
+	foreach(cell, passes)
+	{
+		pass = lfirst(cell);
+		if (pass->database == database)
+			return pass;
+	}
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	pass = palloc0(sizeof(StatisticsPass));
+	pass->database = database;
+	passes = lappend(passes, pass);
+	MemoryContextSwitchTo(old_context);
+	return pass;
+}
+
+/* Starts a process for a database whose last one has ended, and does not wait for it. */
+static void
+start_statistics(Oid database)
+{
+	StatisticsPass *pass = find_pass(database);
+	BackgroundWorker worker;
+	MemoryContext old_context;
+	pid_t		pid;
+
+	if (pass->handle != NULL && GetBackgroundWorkerPid(pass->handle, &pid) != BGWH_STOPPED)
+		return;
+	if (pass->handle != NULL)
+		pfree(pass->handle);
+	pass->handle = NULL;
+	describe_worker(&worker, "shardlet_statistics_main", "shardlet statistics");
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_main_arg = ObjectIdGetDatum(database);
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	(void) RegisterDynamicBackgroundWorker(&worker, &pass->handle);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Has the statistics of all routers on this server looked at, when it is time. */
+static void
+look_at_statistics(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	ListCell   *cell;
+
+	if (sl_analyze_interval == 0 || !AutoVacuumingActive() || now < next_statistics)
+		return;
+	next_statistics = TimestampTzPlusMilliseconds(now, sl_analyze_interval);
+	foreach(cell, databases_with(0))
+		start_statistics(lfirst_oid(cell));
+}
+
+/* How long to wait for something to do. */
+static long
+choose_timeout(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (sl_analyze_interval == 0)
+		return sl_recovery_interval;
+
+	/* The interval may have become shorter. */
+	next_statistics = Min(next_statistics, TimestampTzPlusMilliseconds(now, sl_analyze_interval));
+	return Min((long) sl_recovery_interval, TimestampDifferenceMilliseconds(now, next_statistics) + 1);
 }
 
 void
@@ -171,7 +257,7 @@ shardlet_launcher_main(Datum arg)
 	for (;;)
 	{
 		int			events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-									   sl_recovery_interval, PG_WAIT_EXTENSION);
+									   choose_timeout(), PG_WAIT_EXTENSION);
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -185,7 +271,8 @@ shardlet_launcher_main(Datum arg)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		MemoryContextReset(context);
-		look_at_databases(dirty_databases());
+		look_at_databases(databases_with(SL_SHARD_DIRTY | SL_SHARD_MAPS));
+		look_at_statistics();
 	}
 }
 

@@ -69,7 +69,8 @@ sub new
 			$node->init;
 			$node->append_conf('postgresql.conf', $common_conf);
 			$node->append_conf('postgresql.conf',
-				"shared_preload_libraries = 'shardlet'") if $is_router;
+				# Statistics must not depend on how long a test takes.
+				"shared_preload_libraries = 'shardlet'\nshardlet.analyze_interval = 0") if $is_router;
 			$node->append_conf('postgresql.conf',
 				$option{ $is_router ? 'router_conf' : 'shard_conf' } // '');
 			1;

@@ -38,7 +38,7 @@ sub is_same
 	return;
 }
 
-# The server is down, and nobody has said so: no DDL.
+# The server is down, and it was not said: no DDL.
 $c->kill9($c->shard(2));
 is($c->sqlstate('ALTER TABLE t ADD early int'), 'SL004', 'a shard that is down without being offline stops DDL');
 is($c->sql('SELECT count(*) FROM shardlet.missed_ddl'), '0', 'and nothing is stored');
