@@ -3,6 +3,7 @@
 #	make, make install	build and install, as with every extension
 #	make check			every test; installs what is missing first (ONLY=name for one)
 #	make check-long		the same with the long tests
+#	make check-clients	drivers, ORMs and migration tools, compared with a plain database
 #	make check-versions	every test on PostgreSQL 15 to 18, built with assertions
 #	make lint			layout and linters alone;  make indent lays out the C files
 #	make demo			a private cluster to play with;  make demo-stop removes it
@@ -12,7 +13,7 @@
 # Switches: WERROR=1 ASSERTS=1 UBSAN=1 FAULTS=1 (named crash points, for tests).
 
 # Goals that must work before PostgreSQL's build files are installed.
-STANDALONE = check check-long check-versions demo demo-stop bench lint indent ack
+STANDALONE = check check-long check-clients check-versions demo demo-stop bench lint indent ack
 
 ifneq ($(filter $(STANDALONE),$(MAKECMDGOALS)),)
 
