@@ -220,8 +220,8 @@ typedef struct SlConnTxn
 	int			tentative_write_level;	/* write_level before these */
 	bool		begun_prepared; /* by the BEGIN that is prepared */
 	bool		has_queried_xid;
-	uint64		constraint_mode;	/* number of the last SET CONSTRAINTS that it
-									 * has had, see constraint_mode.c */
+	uint64		constraint_mode;	/* number of the last SET CONSTRAINTS that
+									 * it has had, see constraint_mode.c */
 	char		xid[24];		/* of the shard; empty: not known */
 	char		held_map[NAMEDATALEN];	/* whose keys stay there; empty: none */
 	char	   *gid;			/* when it is or may be prepared */

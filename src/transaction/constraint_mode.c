@@ -77,7 +77,7 @@ static List *
 resolve_name(const RangeVar *constraint, Oid *schema)
 {
 	List	   *schemas = constraint->schemaname != NULL ?
-		list_make1_oid(LookupExplicitNamespace(constraint->schemaname, false)) : fetch_search_path(true);
+	list_make1_oid(LookupExplicitNamespace(constraint->schemaname, false)) : fetch_search_path(true);
 	ListCell   *cell;
 
 	foreach(cell, schemas)

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import Count, Exists, F, OuterRef, Prefetch, Q, Sum, Window
 from django.db.models.functions import Lower, RowNumber
-from shop.models import Country, Customer, Note, Purchase, Tag, Tagging, Tenant
+from shop.models import Country, Customer, Note, Project, Purchase, Tag, Tagging, Task, Tenant
 
 
 def section(name):
@@ -100,3 +100,17 @@ for bad in (dict(tenant_id=4, customer_id=14, amount=-1), dict(tenant_id=4, cust
     except DatabaseError as error:
         print("  ", error.__cause__.pgcode, error.__cause__.diag.constraint_name, error.__cause__.diag.column_name)
 print("  ", Tenant.objects.filter(pk__gte=100).count())
+
+section("stock models, distributed by CREATE TABLE")
+for tenant in Tenant.objects.filter(pk__range=(4, 8)).order_by("pk"):
+    project = tenant.project_set.create(name="p")
+    Task.objects.bulk_create([Task(tenant=tenant, project=project, title="t%d" % n) for n in range(3)])
+show(Project.objects.order_by("pk").annotate(n=Count("task")).values_list("pk", "tenant", "n"))
+show(Task.objects.select_related("project__tenant").order_by("pk").values_list("pk", "project__tenant__name")[:4])
+print("  ", Task.objects.get(pk=5).project.name, Project.objects.get(pk=2).task_set.count(), Project.objects.filter(pk=3).delete(), Task.objects.count())
+try:
+    with transaction.atomic():
+        Task.objects.create(tenant_id=4, project_id=4711, title="x")
+        print("   the foreign key is checked at the end")
+except IntegrityError as error:
+    print("  ", error.__cause__.pgcode)

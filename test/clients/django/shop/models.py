@@ -1,5 +1,5 @@
 """Each table has the column tenant_id. Foreign keys between rows of one tenant are pairs of columns, which
-Django does not write: db_constraint is off, and a migration adds them."""
+Django does not write: db_constraint is off, and a migration adds them. Project and Task are as Django makes them."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -57,3 +57,17 @@ class Note(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
     purchase = models.ForeignKey(Purchase, on_delete=models.CASCADE, db_constraint=False)
     body = models.TextField()
+
+
+class Project(models.Model):
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
+    name = models.CharField(max_length=50)
+
+    class Meta:
+        unique_together = [("tenant", "name")]
+
+
+class Task(models.Model):
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE)
+    project = models.ForeignKey(Project, on_delete=models.CASCADE)
+    title = models.TextField()
