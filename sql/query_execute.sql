@@ -99,6 +99,12 @@ SELECT DISTINCT * FROM shardlet.query('m', $$SELECT current_setting('timezone')$
 COMMIT;
 SELECT DISTINCT * FROM shardlet.query('m', $$SELECT current_setting('timezone')$$) AS q(a text);
 
+-- A read that may fail does not make the rest of the transaction read-only.
+BEGIN;
+SELECT count(*) FROM shardlet.execute('m', 'SELECT 1', on_error => 'skip');
+SELECT count(*) FROM shardlet.execute('m', 'CREATE TABLE after_skip ()');
+ROLLBACK;
+
 -- Wrong input.
 SELECT * FROM shardlet.execute('m', '');
 SELECT * FROM shardlet.execute('m', NULL);

@@ -336,7 +336,7 @@ BEGIN
 			SELECT jsonb_agg(jsonb_build_array(p.gid, p.prepared))
 			FROM pg_prepared_xacts p
 			WHERE p.database = current_database()
-				AND (p.gid !~ '^shardlet:' OR p.prepared < clock_timestamp() - interval '5 s')$sql$], NULL, alive) a
+				AND (p.gid !~ '^shardlet_' OR p.prepared < clock_timestamp() - interval '5 s')$sql$], NULL, alive) a
 		CROSS JOIN jsonb_array_elements(a.answer::jsonb) i
 		LEFT JOIN (SELECT l.gid, l.shard, l.state, l.decision FROM shardlet.prepared_list() l) p ON p.gid = i ->> 0 AND p.shard = a.shard
 	WHERE p.state IS DISTINCT FROM 'active'
@@ -347,7 +347,7 @@ BEGIN
 		format('in phase %s since %s', m.phase, m.changed) || coalesce(': ' || m.last_error, ''), NULL::bigint,
 		format('CALL shardlet.resume_move(%s)', m.move)
 	FROM shardlet.moves m
-	WHERE m.open AND (m.last_error IS NOT NULL OR m.changed < clock_timestamp() - interval '10 min')
+	WHERE m.open AND m.changed < clock_timestamp() - CASE WHEN m.last_error IS NOT NULL THEN interval '1 min' ELSE '10 min' END
 	ORDER BY m.move;
 END $$;
 COMMENT ON FUNCTION shardlet_internal.verify_leftovers(name[]) IS 'what moves and transactions have left on shards';

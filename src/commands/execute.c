@@ -85,8 +85,8 @@ run_atomically(Execution *work, const SlTxnUse *use)
 	for (int i = 0; i < work->count; i++)
 	{
 		/* With "skip" the transaction goes on without those that failed. */
-		if (work->skip && work->replies[i].conn != NULL)
-			sl_txn_settle(work->replies[i].conn);
+		if (work->skip)
+			sl_command_settle(&work->replies[i]);
 	}
 	skip_failures(work);
 }

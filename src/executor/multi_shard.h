@@ -238,6 +238,7 @@ extern const char *sl_query_orphaned_on(List *orphaned, const SlShard *shard);
 extern void sl_command_open(SlReply *replies, int count);
 extern void sl_command_run(SlReply *replies, int count, const char *sql, int param_count,
 						   const char *const *params, const SlTxnUse *use);
+extern void sl_command_settle(SlReply *reply);
 extern void sl_command_check(const SlReply *replies, int count, const char *sql);
 extern SlReply *sl_command_begin(List *shards, bool writes, int *count);
 extern SlReply *sl_command_begin_as(List *shards, Oid user, bool writes, int *count);

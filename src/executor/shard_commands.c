@@ -85,6 +85,25 @@ sl_command_run(SlReply *replies, int count, const char *sql, int param_count,
 		replies[indexes[i]] = again[i];
 }
 
+/*
+ * Ends a command that was run with needs_savepoint: the transaction goes on, without what a
+ * failed one has done.  Releasing the savepoint also ends that a read was made read-only.
+ */
+void
+sl_command_settle(SlReply *reply)
+{
+	SlConn	   *conn = reply->conn;
+
+	if (conn == NULL)
+		return;
+	if (reply->failure == NULL && conn->state == SL_CONN_OPEN && conn->txn.has_savepoint)
+	{
+		sl_txn_end_statement(conn);
+		sl_pipeline_sync(conn);
+	}
+	sl_txn_settle(conn);
+}
+
 /* Fails if a shard has. */
 void
 sl_command_check(const SlReply *replies, int count, const char *sql)

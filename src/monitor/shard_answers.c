@@ -93,18 +93,6 @@ run_one(SlReply *replies, int count, ArrayType *sqls, ArrayType *array, const Sl
 	sl_command_run(replies, count, TextDatumGetCString(sql), param_count, params, use);
 }
 
-/* Ends the savepoint, and with it that the shard's transaction is read-only. */
-static void
-end_query(SlConn *conn, bool has_failed)
-{
-	if (!has_failed && conn->state == SL_CONN_OPEN && conn->txn.has_savepoint)
-	{
-		sl_txn_end_statement(conn);
-		sl_pipeline_sync(conn);
-	}
-	sl_txn_settle(conn);
-}
-
 /*
  * shard_answers(sqls, params, shards): the first value of a query's first row on each of
  * these shards, or on all, those that are offline included.  There is one query for all,
@@ -136,8 +124,7 @@ shardlet_shard_answers(PG_FUNCTION_ARGS)
 		run_each(replies, count, sqls, &use);
 	for (int i = 0; i < count; i++)
 	{
-		if (replies[i].conn != NULL)
-			end_query(replies[i].conn, replies[i].failure != NULL);
+		sl_command_settle(&replies[i]);
 		put_answer(result, &replies[i]);
 	}
 	return (Datum) 0;

@@ -80,6 +80,10 @@ is("$status $rows", "0 s1\ns2", 'sizes on the others');
 like($warnings, qr/WARNING:  SL004: shard "s3" is left out\nDETAIL:  \S/, 'and a warning');
 is($c->sql(q{SELECT shard, state, query <> '' FROM shardlet.activity() WHERE state = 'unreachable'}), 's3|unreachable|t', 'activity has a row that says so');
 
+like($c->sql(q{SELECT * FROM shardlet.draw('m')}), qr/^C s3 .* \? rows +\?$/m, 'a picture without its size');
+like($c->sql('SELECT shardlet.report()'), qr/<td>s3<td>.*does not answer.*<h2>Findings<.*shard does not answer/s, 'and a page');
+is($c->sqlstate(q{SELECT * FROM shardlet.restore_point('x')}), 'SL004', 'no restore point without it');
+
 # A misplaced row cannot be moved to a shard that is down, and is not lost.
 $c->sql($_) for split /\n/, findings('repair', 'repair IS NOT NULL');
 is(findings('count(*)', q{problem !~ 'answer'}), '0', 'what is on other shards is healed');
