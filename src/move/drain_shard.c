@@ -114,15 +114,11 @@ shardlet_drain_shard(PG_FUNCTION_ARGS)
 	SlShard    *shard = sl_shard_by_name(sl_map_arg_name(fcinfo, 0, "shard"), false);
 	bool		waits = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
 	SlMoveMode	mode = sl_move_mode_parse(sl_map_arg_text(fcinfo, 2, "mode"));
-	int			parallel = PG_ARGISNULL(3) ? 1 : PG_GETARG_INT32(3);
+	int			parallel = sl_move_arg_parallel(fcinfo, 3);
 	MemoryContext context = CurrentMemoryContext;
 	List	   *moves = NIL;
 	ListCell   *cell;
 
-	if (parallel < 1 || parallel > 64)
-		ereport(ERROR,
-				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				errmsg("parallel must be between 1 and 64"));
 	sl_move_begin_call(fcinfo, "shardlet.drain_shard()");
 	MemoryContextSwitchTo(context);
 	foreach(cell, sl_map_ids_of_shard(shard->id))

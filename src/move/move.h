@@ -112,6 +112,7 @@ extern void sl_move_begin_call(FunctionCallInfo fcinfo, const char *name);
 extern void sl_move_end_call(void);
 extern int64 sl_move_record(int64 shardlet, const char *shard_name, SlMoveMode mode, int parallel);
 extern void sl_move_wait_for_end(int64 id);
+extern int	sl_move_arg_parallel(FunctionCallInfo fcinfo, int argument);
 extern int64 *sl_move_remember(int64 id);
 extern void sl_move_run_queue(List *moves, int parallel, bool waits);
 

@@ -361,6 +361,19 @@ shardlet_cancel_move(PG_FUNCTION_ARGS)
 
 /* Several --------------------------------------------------------------------------------- */
 
+/* How many moves run at a time, an argument. */
+int
+sl_move_arg_parallel(FunctionCallInfo fcinfo, int argument)
+{
+	int			parallel = PG_ARGISNULL(argument) ? 1 : PG_GETARG_INT32(argument);
+
+	if (parallel < 1 || parallel > 64)
+		ereport(ERROR,
+				errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				errmsg("parallel must be between 1 and 64"));
+	return parallel;
+}
+
 /* Has moves in the queue done, by so many processes. */
 static void
 start_queue(int count)

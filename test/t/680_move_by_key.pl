@@ -101,4 +101,20 @@ ok($c->poll("SELECT count(*) = 0 FROM shardlet.moves WHERE open"), '... and all 
 is($c->sql("SELECT count(*) FROM shardlet.shardlets WHERE map = 'm' AND shard = 's1'"), 0, '... at the target');
 is($c->sql('SELECT count(*) FROM orders'), 20 * 19 + 20000, '... with all rows');
 
+### rebalance
+
+# All is on two of three shards; one of these is away, and is left out.
+$c->kill9($c->shard(3));
+my ($status, $plan, $stderr) = $c->psql_err("SELECT count(*) FROM shardlet.rebalance_plan('m')");
+is("$status $plan", '0 0', 'rebalance_plan: a shard that is away neither gives nor takes');
+like($stderr, qr/WARNING:  SL004: shard "s3" is left out/, '... and is named');
+$c->start($c->shard(3));
+ok($c->poll('SELECT count(*) = 3 FROM shardlet.health() WHERE ok'), 'it is back');
+cmp_ok($c->sql("SELECT count(*) FROM shardlet.rebalance_plan('m', 'rows')"), '>', 0, 'rebalance_plan: now there is something to do');
+is($c->sqlstate("SET shardlet.fault = 'move_copy_rows:stop'; CALL shardlet.rebalance('m', 'rows')"), 'lost', 'rebalance: the router dies');
+$c->start($c->router);
+ok($c->poll("SELECT count(*) = 0 FROM shardlet.moves WHERE open"), '... and the moves come to their end');
+is($c->sql("SELECT count(*) FROM shardlet.rebalance_plan('m', 'rows')"), 0, '... with nothing left to do');
+is($c->sql('SELECT count(*) FROM orders'), 20 * 19 + 20000, '... and all rows');
+
 done_testing();
