@@ -113,3 +113,11 @@ AS 'MODULE_PATHNAME', 'shardlet_isolate_key';
 COMMENT ON FUNCTION shardlet.isolate_key(name, "any")
 	IS 'gives one key of a hash map a shardlet of its own, pinned to its shard';
 REVOKE ALL ON FUNCTION shardlet.isolate_key(name, "any") FROM PUBLIC;
+
+CREATE FUNCTION shardlet.refine_map(map name, factor int)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_refine_map';
+COMMENT ON FUNCTION shardlet.refine_map(name, int)
+	IS 'makes more shardlets of a list map via a remainder, on the same shards; returns how many there are';
+REVOKE ALL ON FUNCTION shardlet.refine_map(name, int) FROM PUBLIC;

@@ -153,6 +153,7 @@ extern bool sl_map_row_read(const char *name, Snapshot snapshot, SlMapRow *row);
 extern bool sl_map_row_read_id(int32 id, SlMapRow *row);
 extern void sl_map_row_insert(const SlMapRow *row);
 extern void sl_map_row_set_version(int32 map_id, int64 version);
+extern void sl_map_row_set_via(int32 map_id, const char *via);
 extern void sl_map_row_delete(int32 map_id);
 extern bool sl_shardlet_row_read(int64 id, SlShardletRow *row);
 extern void sl_shardlet_row_scan(int32 map_id, Snapshot snapshot,

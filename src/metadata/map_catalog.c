@@ -147,8 +147,9 @@ sl_map_row_insert(const SlMapRow *row)
 	CommandCounterIncrement();
 }
 
-void
-sl_map_row_set_version(int32 map_id, int64 version)
+/* Changes one column of a map's row. */
+static void
+set_column(int32 map_id, int column, Datum value)
 {
 	Relation	relation = sl_catalog_open(SL_MAP_TABLE, RowExclusiveLock);
 	Datum		values[MAP_COLUMNS] = {0};
@@ -164,14 +165,26 @@ sl_map_row_set_version(int32 map_id, int64 version)
 	tuple = systable_getnext(scan);
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find map %d", map_id);
-	values[MAP_VERSION - 1] = Int64GetDatum(version);
-	replaces[MAP_VERSION - 1] = true;
+	values[column - 1] = value;
+	replaces[column - 1] = true;
 	tuple = heap_modify_tuple(tuple, RelationGetDescr(relation), values, nulls,
 							  replaces);
 	sl_catalog_update(relation, &tuple->t_self, tuple);
 	systable_endscan(scan);
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
+}
+
+void
+sl_map_row_set_version(int32 map_id, int64 version)
+{
+	set_column(map_id, MAP_VERSION, Int64GetDatum(version));
+}
+
+void
+sl_map_row_set_via(int32 map_id, const char *via)
+{
+	set_column(map_id, MAP_VIA, CStringGetTextDatum(via));
 }
 
 /* Deletes every row that an index finds; returns their number. */
