@@ -3,7 +3,7 @@
  *		The planner of rebalancing.
  *
  * Greedy: as long as a shard has more than its share, one piece leaves the shard that
- * has most, for the one with most room.  It is the smallest piece that is enough, or
+ * has most, for the one with the largest room.  It is the smallest piece that is enough, or
  * else the largest that fits, so moves are few.  Then shards that have much too little
  * get pieces of those with most.  A piece moves at most once.
  *
@@ -129,7 +129,7 @@ first_place(const Plan *plan, int shard, double size)
 
 /* The smallest piece that is at least that large; 0: none. */
 static int
-find_at_least(Plan *plan, int shard, double size)
+find_from(Plan *plan, int shard, double size)
 {
 	int			place = follow(plan->above, first_place(plan, shard, size));
 
@@ -138,7 +138,7 @@ find_at_least(Plan *plan, int shard, double size)
 
 /* The largest piece that is at most that large; 0: none. */
 static int
-find_at_most(Plan *plan, int shard, double size)
+find_up_to(Plan *plan, int shard, double size)
 {
 	int			place = follow(plan->below, first_place(plan, shard, nextafter(size, INFINITY)) - 1);
 
@@ -306,7 +306,7 @@ find_improvement(Plan *plan, int from, int *to)
 		return 0;
 	bound = isinf(share_of(plan, from)) ? INFINITY :
 		share_of(plan, from) * plan->level * plan->shards[*to].weight - plan->shards[*to].load;
-	place = bound > 0 ? find_at_most(plan, from, isinf(bound) ? bound : nextafter(bound * (1 - 1e-9), 0)) : 0;
+	place = bound > 0 ? find_up_to(plan, from, isinf(bound) ? bound : nextafter(bound * (1 - 1e-9), 0)) : 0;
 	return place;
 }
 
@@ -327,9 +327,9 @@ relieve_one(Plan *plan)
 	room = to < 0 ? 0 : plan->level * plan->shards[to].weight * MORE - plan->shards[to].load;
 	if (room > 0)
 	{
-		place = find_at_least(plan, from, excess);
+		place = find_from(plan, from, excess);
 		if (place == 0 || size_at(plan, place) > room)
-			place = find_at_most(plan, from, room);
+			place = find_up_to(plan, from, room);
 	}
 	if (place == 0)
 		place = find_improvement(plan, from, &to);
@@ -356,7 +356,7 @@ fill_one(Plan *plan)
 		return false;
 	size = Min(plan->level * plan->shards[to].weight * MORE - plan->shards[to].load,
 			   plan->shards[from].load - plan->level * plan->shards[from].weight * LESS);
-	place = size > 0 ? find_at_most(plan, from, size) : 0;
+	place = size > 0 ? find_up_to(plan, from, size) : 0;
 	if (place == 0)
 		plan->is_stuck[from] = true;
 	else

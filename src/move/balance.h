@@ -13,7 +13,8 @@ typedef struct SlBalanceShard
 	bool		takes;			/* pieces can come */
 	bool		gives;			/* pieces can leave */
 	int			group;			/* pieces stay in the group */
-	double		load;			/* computed: of its pieces, as the plan leaves them */
+	double		load;			/* computed: of its pieces, as the plan leaves
+								 * them */
 } SlBalanceShard;
 
 typedef struct SlBalancePiece
@@ -28,7 +29,8 @@ typedef struct SlBalanceMove
 	int			piece;
 	int			from;
 	int			to;
-	double		from_share;		/* what the two have of what they should, before */
+	double		from_share;		/* what the two have of what they should,
+								 * before */
 	double		to_share;
 } SlBalanceMove;
 

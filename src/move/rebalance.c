@@ -328,7 +328,7 @@ shardlet_rebalance(PG_FUNCTION_ARGS)
 		const SlBalanceMove *move = &work->moves[i];
 
 		moves = lappend(moves, sl_move_remember(sl_move_record(work->sizes[move->piece].row.id,
-															  NameStr(work->shards[move->to]->name), mode, parallel)));
+															   NameStr(work->shards[move->to]->name), mode, parallel)));
 	}
 	SPI_commit();
 	if (moves == NIL)
