@@ -59,6 +59,7 @@ SELECT count(DISTINCT identity) FROM shardlet.shards WHERE shard IN ('origin', '
 SELECT shard, ok FROM shardlet.health() WHERE shard IN ('origin', 'copy') ORDER BY shard;
 
 -- A database swapped behind our back is noticed at the next connection.
+SELECT shardlet.close_connections() > 0 AS closed;
 ALTER DATABASE copy RENAME TO aside;
 ALTER DATABASE by_address RENAME TO copy;
 SELECT shard, ok FROM shardlet.health() WHERE shard IN ('origin', 'copy') ORDER BY shard;

@@ -67,6 +67,7 @@ _PG_init(void)
 {
 	sl_base_init();
 	sl_shard_init();
+	sl_router_init();
 	sl_map_init();
 	sl_table_init();
 	sl_shmem_init();

@@ -12,11 +12,13 @@ CREATE TABLE shardlet.catalog_map (
 );
 CREATE UNIQUE INDEX catalog_map_name ON shardlet.catalog_map (map);
 
--- A shard is behind if it was offline and has missed a change of the map.
+-- A shard is behind if it was offline and has missed a change of the map.  "version" is that of
+-- the last change of which it was told: the shard has the same number.
 CREATE TABLE shardlet.catalog_map_shard (
 	map_id int NOT NULL,
 	shard_id int NOT NULL,
 	behind bool NOT NULL,
+	version bigint NOT NULL,
 	CONSTRAINT catalog_map_shard_pkey PRIMARY KEY (map_id, shard_id)
 );
 
@@ -46,6 +48,21 @@ CREATE TABLE shardlet.catalog_secret (
 	secret text NOT NULL
 );
 
+-- Which router this is: one row, made by the first add_shard().  It is valid where the
+-- system identifier and the OID of the database are this one's: src/metadata/router_identity.c.
+CREATE TABLE shardlet.catalog_router (
+	router_id text NOT NULL,
+	system_identifier bigint NOT NULL,
+	database_oid oid NOT NULL,
+	epoch bigint NOT NULL
+);
+
+-- Maps that were dropped: a shard that knows one missed that, and not the router.
+CREATE TABLE shardlet.catalog_dropped_map (
+	map_id int NOT NULL,
+	CONSTRAINT catalog_dropped_map_pkey PRIMARY KEY (map_id)
+);
+
 CREATE SEQUENCE shardlet.map_id_seq AS int;
 CREATE SEQUENCE shardlet.shard_id_seq AS int;
 CREATE SEQUENCE shardlet.shardlet_id_seq;
@@ -54,6 +71,8 @@ SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_map', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_map_shard', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_shardlet', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_secret', '');
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_router', '');
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_dropped_map', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.map_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.shard_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.shardlet_id_seq', '');

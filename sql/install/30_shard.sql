@@ -21,13 +21,14 @@ CREATE FUNCTION shardlet.add_shard(
 	region text DEFAULT NULL,
 	weight real DEFAULT 1,
 	client_address text DEFAULT NULL,
-	install bool DEFAULT true)
+	install bool DEFAULT true,
+	takeover bool DEFAULT false)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_add_shard';
-COMMENT ON FUNCTION shardlet.add_shard(name, text, text, real, text, bool)
+COMMENT ON FUNCTION shardlet.add_shard(name, text, text, real, text, bool, bool)
 	IS 'makes a database a shard: a new local one, one with an address, or one with a server';
-REVOKE ALL ON FUNCTION shardlet.add_shard(name, text, text, real, text, bool) FROM PUBLIC;
+REVOKE ALL ON FUNCTION shardlet.add_shard(name, text, text, real, text, bool, bool) FROM PUBLIC;
 
 CREATE FUNCTION shardlet.alter_shard(
 	shard name,

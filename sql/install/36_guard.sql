@@ -6,6 +6,7 @@
 -- "version" is that of the last change that concerned the shard, "copy_version"
 -- that of the map from which it has learned where all other shardlets are.
 -- "hide_key" is known to the router and this table alone: see src/shard/hide_rows.c.
+-- "router" is the router that the map belongs to.
 CREATE TABLE shardlet.catalog_guard_map (
 	map name NOT NULL,
 	map_id int NOT NULL,
@@ -16,6 +17,7 @@ CREATE TABLE shardlet.catalog_guard_map (
 	shard name NOT NULL,
 	copy_version bigint NOT NULL,
 	hide_key text,
+	router text,
 	CONSTRAINT catalog_guard_map_pkey PRIMARY KEY (map)
 );
 
@@ -38,9 +40,55 @@ CREATE TABLE shardlet.catalog_guard_shardlet (
 );
 CREATE INDEX catalog_guard_shardlet_token ON shardlet.catalog_guard_shardlet (map, low_token);
 
+-- The routers that this database was or is a shard of; one of them owns it.  A router
+-- whose epoch is lower than the one here was replaced: src/shard/router_epoch.c, which
+-- knows the columns by number.
+CREATE TABLE shardlet.catalog_guard_router (
+	router_id text NOT NULL,
+	name text NOT NULL,
+	epoch bigint NOT NULL,
+	is_owner bool NOT NULL,
+	last_contact timestamptz NOT NULL,
+	CONSTRAINT catalog_guard_router_pkey PRIMARY KEY (router_id)
+);
+
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_guard_map', '');
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_guard_router', '');
 SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_guard_shardlet', '');
-GRANT SELECT (map, map_id, kind, key_types, via, version, shard, copy_version) ON shardlet.catalog_guard_map TO PUBLIC;
+GRANT SELECT (map, map_id, kind, key_types, via, version, shard, copy_version, router) ON shardlet.catalog_guard_map TO PUBLIC;
+
+-- Called by the router, on a shard, when it connects.  It must not load the library.
+CREATE FUNCTION shardlet_internal.router_state(
+	router text,
+	OUT epoch bigint,
+	OUT owner text,
+	OUT maps text)
+LANGUAGE sql STABLE STRICT SECURITY DEFINER PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT (SELECT r.epoch FROM shardlet.catalog_guard_router r WHERE r.router_id = router),
+		(SELECT r.name FROM shardlet.catalog_guard_router r WHERE r.router_id <> router AND r.is_owner),
+		(SELECT pg_catalog.string_agg(m.map_id || ':' || m.version, ',') FROM shardlet.catalog_guard_map m
+		WHERE m.router = router_state.router)
+$$;
+COMMENT ON FUNCTION shardlet_internal.router_state(text)
+	IS 'on a shard: whether it belongs to that router, and the versions of its maps';
+
+-- Called by the router, on a shard.
+CREATE FUNCTION shardlet_internal.router_check(router text, epoch bigint)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_router_check';
+COMMENT ON FUNCTION shardlet_internal.router_check(text, bigint)
+	IS 'on a shard: fails unless it belongs to that router, which then cannot be replaced before the transaction ends';
+
+CREATE FUNCTION shardlet.router_claim(router text, name text, epoch bigint, takeover bool)
+RETURNS bigint
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_router_claim';
+COMMENT ON FUNCTION shardlet.router_claim(text, text, bigint, bool)
+	IS 'on a shard: makes it belong to a router; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.router_claim(text, text, bigint, bool) FROM PUBLIC;
 
 -- Called by the router, on a shard.
 CREATE FUNCTION shardlet.guard_change(
@@ -64,32 +112,34 @@ CREATE FUNCTION shardlet.guard_change(
 	pins bool[],
 	versions bigint[],
 	owners text[],
-	hide_key text DEFAULT NULL)
+	hide_key text DEFAULT NULL,
+	router text DEFAULT NULL,
+	epoch bigint DEFAULT NULL)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_guard_change';
 COMMENT ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, text, int,
-	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[], text)
+	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[], text, text, bigint)
 	IS 'on a shard: changes what it knows of a map; the router calls it';
 REVOKE ALL ON FUNCTION shardlet.guard_change(name, int, text, oid[], text, bigint, name, text, int,
-	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[], text)
+	bigint[], bigint[], bigint[], bigint[], text[], text[], bool[], text[], bool[], bigint[], text[], text, text, bigint)
 	FROM PUBLIC;
 
-CREATE FUNCTION shardlet.guard_keep(maps name[])
+CREATE FUNCTION shardlet.guard_keep(maps name[], router text, gone int[])
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_guard_keep';
-COMMENT ON FUNCTION shardlet.guard_keep(name[])
-	IS 'on a shard: forgets all maps but these; the router calls it';
-REVOKE ALL ON FUNCTION shardlet.guard_keep(name[]) FROM PUBLIC;
+COMMENT ON FUNCTION shardlet.guard_keep(name[], text, int[])
+	IS 'on a shard: forgets maps of a router that are not among the first, and are among the last; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.guard_keep(name[], text, int[]) FROM PUBLIC;
 
-CREATE FUNCTION shardlet.guard_drop(map name)
+CREATE FUNCTION shardlet.guard_drop(map name, router text)
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_guard_drop';
-COMMENT ON FUNCTION shardlet.guard_drop(name)
-	IS 'on a shard: forgets a map; the router calls it';
-REVOKE ALL ON FUNCTION shardlet.guard_drop(name) FROM PUBLIC;
+COMMENT ON FUNCTION shardlet.guard_drop(name, text)
+	IS 'on a shard: forgets a map that belongs to the router; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.guard_drop(name, text) FROM PUBLIC;
 
 CREATE FUNCTION shardlet.guard_lock(map name, shardlet bigint, wait_ms int)
 RETURNS void
@@ -231,3 +281,45 @@ FROM shardlet.catalog_guard_shardlet g
 COMMENT ON VIEW shardlet.owned
 	IS 'on a shard: shardlets that it owns, and with an owner those that it knows to be elsewhere';
 GRANT SELECT ON shardlet.owned TO PUBLIC;
+
+-- What repair functions of the router read, see src/repair/shard_knowledge.c.
+CREATE FUNCTION shardlet.guard_entries(
+	OUT map name,
+	OUT map_id int,
+	OUT kind text,
+	OUT key_types text[],
+	OUT via text,
+	OUT version bigint,
+	OUT copy_version bigint,
+	OUT shard name,
+	OUT router text,
+	OUT shardlet bigint,
+	OUT low_token bigint,
+	OUT high_token bigint,
+	OUT low text[],
+	OUT high text[],
+	OUT is_default bool,
+	OUT state text,
+	OUT pinned bool,
+	OUT shardlet_version bigint,
+	OUT owner name)
+RETURNS SETOF record
+LANGUAGE sql STABLE SECURITY DEFINER PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT m.map, m.map_id, m.kind, ARRAY(SELECT pg_catalog.format_type(k, NULL) FROM pg_catalog.unnest(m.key_types) WITH ORDINALITY u(k, n) ORDER BY n),
+		m.via, m.version, m.copy_version, m.shard, m.router, g.shardlet, g.low_token, g.high_token, g.low, g.high, g.is_default,
+		g.state, g.pinned, g.version, g.owner
+	FROM shardlet.catalog_guard_map m
+		LEFT JOIN shardlet.catalog_guard_shardlet g USING (map)
+	ORDER BY m.map_id, g.low_token, g.shardlet
+$$;
+COMMENT ON FUNCTION shardlet.guard_entries() IS 'on a shard: all that it knows of maps; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.guard_entries() FROM PUBLIC;
+
+CREATE FUNCTION shardlet.guard_adopt(map name, router text, new_router text)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_guard_adopt';
+COMMENT ON FUNCTION shardlet.guard_adopt(name, text, text) IS 'on a shard: a map belongs to another router from now on; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.guard_adopt(name, text, text) FROM PUBLIC;

@@ -348,25 +348,33 @@ register_shard(const char *name, const Address *address, ForeignServer *server,
 
 /* Gives a shard what it lacks, unless it is not to be used yet. */
 static void
-catch_up(const char *name, bool maps_differ)
+catch_up(const char *name, bool maps_differ, bool lacks_maps, bool takeover)
 {
 	SlShard    *shard = sl_shard_by_name(name, false);
 
 	if (shard->state == SL_STATE_OFFLINE)
 		return;
+	sl_publish_claim(shard, takeover);
 	sl_ddl_replay(shard);
 	if (maps_differ)
+	{
+		/* Nothing of what it knows of this router's maps is lost by that. */
+		if (lacks_maps)
+			sl_state_exempt(shard->id);
 		sl_publish_all_to(shard);
+		sl_state_exempt(0);
+	}
 	sl_reference_catch_up(shard);
 }
 
-/* add_shard(shard, conninfo, region, weight, client_address, install) */
+/* add_shard(shard, conninfo, region, weight, client_address, install, takeover) */
 Datum
 shardlet_add_shard(PG_FUNCTION_ARGS)
 {
 	char	   *name;
 	char	   *conninfo;
 	bool		install = PG_ARGISNULL(5) || PG_GETARG_BOOL(5);
+	bool		takeover = !PG_ARGISNULL(6) && PG_GETARG_BOOL(6);
 	bool		other_collation;
 	bool		knows_maps;
 	ForeignServer *server;
@@ -382,10 +390,12 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 		error_context_stack = &callback;
 	sl_check_writable("shardlet.add_shard()");
 	check_router();
+	sl_router_check();
 	name = sl_map_arg_name(fcinfo, 0, "shard");
 
 	/* What can be wrong without a connection is found before there is one. */
 	lock_wrapper();
+	sl_router_make();
 	check_new_name(name);
 	server = find_server(name, conninfo != NULL);
 	given = given_options(fcinfo);
@@ -397,8 +407,8 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	register_shard(name, &address, server,
 				   shard_options(given, server, id, identity, install, other_collation));
 
-	/* Maps of another time mean nothing here. */
-	catch_up(name, knows_maps);
+	/* Maps of another time mean nothing here, unless this router has forgotten them. */
+	catch_up(name, knows_maps && !takeover, false, takeover);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }
@@ -512,7 +522,7 @@ shardlet_alter_shard(PG_FUNCTION_ARGS)
 	sl_shmem_flag(sl_shmem_shard(shard->id), SL_SHARD_FENCED | SL_SHARD_DIRTY);
 	set_credentials(name, address.credentials);
 	if (was_offline)
-		catch_up(name, lacks_maps || sl_map_shard_is_behind(shard->id));
+		catch_up(name, lacks_maps || sl_map_shard_is_behind(shard->id), lacks_maps, false);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }

@@ -39,6 +39,7 @@
 #include "access/shell_access.h"
 #include "base/base.h"
 #include "commands/commands.h"
+#include "executor/multi_shard.h"
 
 PG_FUNCTION_INFO_V1(shardlet_take_over);
 
@@ -247,11 +248,35 @@ connect_tables(void)
 	check_unlisted();
 }
 
+/*
+ * The step that makes this database the router for its shards.  The epoch rises on all
+ * of them, so that no other copy of the router can use them any more.  One that is
+ * offline learns of it before it is online.
+ */
+static void
+claim_shards(void)
+{
+	const SlRouter *router = sl_router_get();
+	ListCell   *cell;
+
+	if (!router->exists)
+		return;
+	sl_router_set_epoch(router->epoch + 1);
+	foreach(cell, sl_shard_all())
+	{
+		SlShard    *shard = lfirst(cell);
+
+		if (shard->state != SL_STATE_OFFLINE)
+			sl_publish_claim(shard, true);
+	}
+}
+
 /* take_over() */
 Datum
 shardlet_take_over(PG_FUNCTION_ARGS)
 {
 	sl_check_writable("shardlet.take_over()");
+	claim_shards();
 	connect_tables();
 	PG_RETURN_VOID();
 }

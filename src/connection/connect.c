@@ -134,6 +134,8 @@ sl_remote_target(const SlShard *shard)
 	target.options = GetForeignServer(shard->server)->options;
 	target.credentials = sl_remote_credentials(GetUserId(), shard->server);
 	target.identity = shard->identity ? pstrdup(shard->identity) : NULL;
+	if (!shard->bare && sl_router_get()->exists)
+		target.router = pstrdup(sl_router_get()->id);
 	return target;
 }
 
@@ -277,6 +279,8 @@ sl_conn_start(SlConn *conn, const SlTarget *target)
 	conn->shard = MemoryContextStrdup(conn->context, target->shard);
 	conn->identity = target->identity ?
 		MemoryContextStrdup(conn->context, target->identity) : NULL;
+	conn->router = target->router ?
+		MemoryContextStrdup(conn->context, target->router) : NULL;
 	conn->plain_path = target->plain_path;
 	conn->must_use_password = !superuser();
 	if (conn->must_use_password && !has_password(target))
@@ -359,9 +363,15 @@ begin_set_up(SlConn *conn)
 	if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg))
 		return sl_failure_unreachable(conn->shard, PQerrorMessage(conn->pg));
 	conn->state = SL_CONN_SETTING_UP;
-	conn->has_identity = false;
+	conn->has_identity = conn->has_state = conn->is_judged = false;
 	sl_pipeline_query(conn, identity_sql, 0, NULL);
 	sl_pipeline_sync(conn);
+	if (conn->router != NULL)
+	{
+		/* It fails on a shard that has lost the extension. */
+		sl_pipeline_query(conn, SL_STATE_SQL, 1, &conn->router);
+		sl_pipeline_sync(conn);
+	}
 	sl_session_send(conn);
 	return NULL;
 }
@@ -386,6 +396,34 @@ make_identity_failure(SlConn *conn, const char *found)
 	return failure;
 }
 
+static char *
+copy_state(SlConn *conn, const PGresult *result, int column)
+{
+	const char *value = sl_encoding_copy_message(CurrentMemoryContext, sl_remote_value(result, 0, column));
+
+	return value != NULL ? MemoryContextStrdup(conn->context, value) : NULL;
+}
+
+/* Keeps the answer to SL_STATE_SQL. */
+void
+sl_conn_note_state(SlConn *conn, const PGresult *result)
+{
+	conn->state_epoch = copy_state(conn, result, 0);
+	conn->state_owner = copy_state(conn, result, 1);
+	conn->state_maps = copy_state(conn, result, 2);
+	conn->has_state = true;
+}
+
+static void
+read_identity(SlConn *conn, const PGresult *result, SlFailure **failure)
+{
+	const char *found = sl_encoding_copy_message(CurrentMemoryContext, sl_remote_value(result, 0, 0));
+
+	conn->has_identity = true;
+	if (conn->identity != NULL && (found == NULL || strcmp(found, conn->identity) != 0))
+		*failure = make_identity_failure(conn, found);
+}
+
 /* Reads the results of the set-up.  Returns true when all have arrived. */
 static bool
 finish_set_up(SlConn *conn, SlFailure **failure)
@@ -393,16 +431,14 @@ finish_set_up(SlConn *conn, SlFailure **failure)
 	for (;;)
 	{
 		PGresult   *result;
-		const char *found;
 
 		switch (sl_pipeline_next(conn, &result, failure))
 		{
 			case SL_EVENT_ROWS:
-				found = sl_encoding_copy_message(CurrentMemoryContext, sl_remote_value(result, 0, 0));
-				conn->has_identity = true;
-				if (conn->identity != NULL &&
-					(found == NULL || strcmp(found, conn->identity) != 0))
-					*failure = make_identity_failure(conn, found);
+				if (!conn->has_identity)
+					read_identity(conn, result, failure);
+				else
+					sl_conn_note_state(conn, result);
 				PQclear(result);
 				if (*failure != NULL)
 					return false;
@@ -411,6 +447,10 @@ finish_set_up(SlConn *conn, SlFailure **failure)
 				PQclear(result);
 				break;
 			case SL_EVENT_FAILED:
+				if ((*failure)->lost || !conn->has_identity || conn->router == NULL || conn->has_state)
+					return false;
+				*failure = NULL;
+				break;
 			case SL_EVENT_NONE:
 				return false;
 			default:

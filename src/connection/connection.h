@@ -32,6 +32,8 @@ typedef struct SlTarget
 	List	   *options;		/* of the server */
 	List	   *credentials;	/* of the user mapping */
 	const char *identity;		/* required identity of the shard; NULL: any */
+	const char *router;			/* what the shard knows of this router is
+								 * requested; NULL: it is not */
 	bool		plain_path;		/* search_path is pg_catalog, not the
 								 * session's */
 } SlTarget;
@@ -282,6 +284,14 @@ typedef struct SlConn
 	bool		has_identity;	/* the database has sent its own */
 	bool		is_bare;		/* the shard has no extension */
 
+	/* What the shard knows of this router, see transaction/shard_state.c */
+	const char *router;			/* its identity; NULL: not requested */
+	bool		has_state;		/* the shard has sent it */
+	bool		is_judged;		/* and it is what it must be */
+	char	   *state_epoch;	/* NULL: the shard does not know the router */
+	char	   *state_owner;	/* another router; NULL: none */
+	char	   *state_maps;		/* id:version,... of this router's; or NULL */
+
 	/* Connecting, see connect.c and multi_host.c */
 	int			parameter_count;
 	const char **keywords;		/* also for a second connection that cancels */
@@ -389,7 +399,11 @@ extern void sl_wait_latch(void);
 	" AND s.setrole OPERATOR(pg_catalog.=) 0::pg_catalog.oid" \
 	" AND pg_catalog.starts_with(c, 'shardlet.identity='))"
 
+/* What a shard knows of a router: epoch, another owner, versions of maps. */
+#define SL_STATE_SQL "SELECT epoch, owner, maps FROM shardlet_internal.router_state($1)"
+
 /* connect.c */
+extern void sl_conn_note_state(SlConn *conn, const PGresult *result);
 extern List *sl_remote_credentials(Oid user, Oid server);
 extern SlTarget sl_remote_target(const SlShard *shard);
 extern SlFailure *sl_conn_start(SlConn *conn, const SlTarget *target);

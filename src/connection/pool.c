@@ -208,6 +208,32 @@ make_lost_failure(const SlShard *shard)
 	return failure;
 }
 
+/* Another shard whose maps this shard has was taken over: see shard_state.c. */
+static SlFailure *
+check_router(const SlShard *shard)
+{
+	const char *detail = sl_router_refusal();
+	SlFailure  *failure;
+	SlShard    *lost;
+
+	if (detail == NULL && !sl_shmem_has_lost())
+		return NULL;
+	failure = sl_failure_unreachable(NameStr(shard->name), detail);
+	failure->sqlstate = SL_ERR_IDENTITY;
+	failure->lost = false;
+	failure->hint = SL_ROUTER_HINT;
+	failure->message = "this database is not the router that its shards know";
+	if (detail != NULL)
+		return failure;
+	lost = sl_map_lost_shard_beside(shard->id);
+	if (lost == NULL)
+		return NULL;
+	failure->message = psprintf("shard \"%s\" was taken over from this router", NameStr(lost->name));
+	failure->detail = psprintf("It has maps together with shard \"%s\", which belong to another router now.",
+							   NameStr(shard->name));
+	return failure;
+}
+
 /* Begins to open an entry's connection as the current user. */
 static SlFailure *
 open_entry(PoolEntry *entry, SlShard *shard)
@@ -329,6 +355,8 @@ sl_pool_get_as(SlShard *shard, Oid user, SlFailure **failure)
 	conn->orphaned_rows = NULL;
 	conn->is_checked = false;
 	conn->uses++;
+	if (conn->txn.level == 0 && (*failure = check_router(shard)) != NULL)
+		return NULL;
 	if (conn->txn.level > 0)
 	{
 		/* It cannot be replaced, even if the server's options have changed. */

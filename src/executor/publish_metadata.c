@@ -60,11 +60,11 @@ typedef struct MetadataUpdate
 	List	   *entries;		/* of Entry */
 } MetadataUpdate;
 
-#define CHANGE_PARAMS 21
+#define CHANGE_PARAMS 23
 
 static const char change_sql[] =
 "SELECT shardlet.guard_change($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,"
-" $16, $17, $18, $19, $20, $21)";
+" $16, $17, $18, $19, $20, $21, $22, $23)";
 
 /* Writing an update --------------------------------------------------------------- */
 
@@ -332,8 +332,11 @@ find_user(const SlShard *shard)
 	return GetForeignServer(shard->server)->owner;
 }
 
-/* Runs a command on a shard, whether that takes writes of users or not. */
-static void
+/*
+ * Runs a command on a shard, whether that takes writes of users or not.  Returns the
+ * first value of its first row.
+ */
+static char *
 run_as_is(SlShard *shard, const char *sql, int param_count, const char *const *params)
 {
 	SlTxnUse	use = {.writes = true};
@@ -345,18 +348,21 @@ run_as_is(SlShard *shard, const char *sql, int param_count, const char *const *p
 	sl_command_check(replies, count, NULL);
 	sl_command_run(replies, count, sql, param_count, params, &use);
 	sl_command_check(replies, count, sql);
+	return replies[0].value != NULL ? replies[0].value : "";
 }
 
-static void
+static char *
 run_on(SlShard *shard, const char *sql, int param_count, const char *const *params)
 {
 	Oid			user;
 	int			context;
+	char	   *value;
 
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(find_user(shard), context | SECURITY_LOCAL_USERID_CHANGE);
-	run_as_is(shard, sql, param_count, params);
+	value = run_as_is(shard, sql, param_count, params);
 	SetUserIdAndSecContext(user, context);
+	return value;
 }
 
 /* Writes the parameters of guard_change().  "may_make": the transaction changes a map. */
@@ -377,6 +383,8 @@ write_update(const SlMapRow *map, const MetadataUpdate *update, bool may_make, c
 	params[9] = gone_text(update);
 	write_entries(map, update, &params[10]);
 	params[20] = sl_shard_secret_get(update->shard->id, may_make);
+	params[21] = sl_router_get()->id;
+	params[22] = psprintf("%lld", (long long) sl_router_get()->epoch);
 }
 
 static void
@@ -385,7 +393,8 @@ send_update(const SlMapRow *map, const MetadataUpdate *update)
 	const char *params[CHANGE_PARAMS];
 
 	write_update(map, update, true, params);
-	run_on(update->shard, change_sql, lengthof(params), params);
+	(void) run_on(update->shard, change_sql, lengthof(params), params);
+	sl_map_shard_set_version(map->id, update->shard->id, map->version);
 }
 
 /* Can the update be sent?  A shard that is offline gets it later. */
@@ -573,7 +582,7 @@ publish_change(const SlMapRow *map, const SlMapChange *change)
 static void
 publish_drop(const SlMap *map)
 {
-	const char *params[] = {NameStr(map->name)};
+	const char *params[] = {NameStr(map->name), sl_router_get()->id};
 	ListCell   *cell;
 
 	foreach(cell, sl_map_shard_ids(map->id))
@@ -581,8 +590,45 @@ publish_drop(const SlMap *map)
 		SlShard    *shard = sl_shard_by_id(lfirst_int(cell));
 
 		if (can_send_to(shard, map->id))
-			run_on(shard, "SELECT shardlet.guard_drop($1)", lengthof(params), params);
+			(void) run_on(shard, "SELECT shardlet.guard_drop($1, $2)", lengthof(params), params);
 	}
+}
+
+static char *
+write_ids(List *ids)
+{
+	Column		column = make_column(list_length(ids));
+	ListCell   *cell;
+
+	foreach(cell, ids)
+		put_value(&column, Int32GetDatum(lfirst_int(cell)), false);
+	return array_text(&column, INT4OID, sizeof(int32), true, TYPALIGN_INT);
+}
+
+/*
+ * Makes a shard belong to this router, in the session's transaction.  "takeover": even
+ * if it belongs to another one, or to another copy of this one; then the router's
+ * epoch may rise.
+ */
+void
+sl_publish_claim(SlShard *shard, bool takeover)
+{
+	const SlRouter *router = sl_router_get();
+	const char *params[4];
+	int64		epoch;
+
+	if (shard->bare || !router->exists)
+		return;
+	params[0] = router->id;
+	params[1] = sl_router_name();
+	params[2] = psprintf("%lld", (long long) router->epoch);
+	params[3] = takeover ? "true" : "false";
+	sl_state_exempt(shard->id);
+	epoch = strtoll(run_on(shard, "SELECT shardlet.router_claim($1, $2, $3, $4)", lengthof(params), params),
+					NULL, 10);
+	sl_state_exempt(0);
+	if (epoch > sl_router_get()->epoch)
+		sl_router_set_epoch(epoch);
 }
 
 /* One shard ---------------------------------------------------------------------------- */
@@ -596,7 +642,7 @@ sl_publish_all_to(SlShard *shard)
 {
 	List	   *ids = sl_map_ids_of_shard(shard->id);
 	Column		names = make_column(list_length(ids));
-	const char *params[1];
+	const char *params[3];
 	ListCell   *cell;
 
 	if (shard->bare)
@@ -614,7 +660,41 @@ sl_publish_all_to(SlShard *shard)
 		sl_map_shard_set_behind(map.id, shard->id, false);
 	}
 	params[0] = write_text_array(&names);
-	run_on(shard, "SELECT shardlet.guard_keep($1)", 1, params);
+	params[1] = sl_router_get()->id;
+	params[2] = write_ids(list_concat(sl_map_all_ids(), sl_map_dropped_ids()));
+	(void) run_on(shard, "SELECT shardlet.guard_keep($1, $2, $3)", lengthof(params), params);
+}
+
+/* Sends a shard all that it has to know of one map. */
+void
+sl_publish_map_to(SlShard *shard, int32 map_id)
+{
+	MetadataUpdate update = {.shard = shard};
+	SlMapRow	map;
+
+	if (!sl_map_row_read_id(map_id, &map) || !can_send_to(shard, map_id))
+		return;
+	include_all(&update, map.id, default_shard_id(&map) == shard->id);
+	send_update(&map, &update);
+	note_change(map_id);
+}
+
+/* Makes a shard forget a map that belongs to that router. */
+void
+sl_publish_forget(SlShard *shard, const char *map, const char *router)
+{
+	const char *params[] = {map, router};
+
+	(void) run_on(shard, "SELECT shardlet.guard_drop($1, $2)", lengthof(params), params);
+}
+
+/* Makes a map on a shard belong to this router, and no longer to that one. */
+void
+sl_publish_adopt(SlShard *shard, const char *map, const char *router)
+{
+	const char *params[] = {map, router, sl_router_get()->id};
+
+	(void) run_on(shard, "SELECT shardlet.guard_adopt($1, $2, $3)", lengthof(params), params);
 }
 
 static SlMapRow

@@ -138,6 +138,25 @@ struct SlOrphanedRange
 	SlShardletRow range;		/* map, bounds, is_default and state only */
 };
 
+/* router_identity.c: see there */
+typedef struct SlRouter
+{
+	bool		exists;			/* a shard was added once */
+	bool		is_valid;		/* false: dormant */
+	char		id[40];
+	int64		epoch;
+} SlRouter;
+
+#define SL_ROUTER_HINT "Run shardlet.take_over() here to make this database the router. The other one cannot use its shards any more then."
+
+extern void sl_router_init(void);
+extern const SlRouter *sl_router_get(void);
+extern char *sl_router_name(void);
+extern void sl_router_make(void);
+extern void sl_router_set_epoch(int64 epoch);
+extern const char *sl_router_refusal(void);
+extern void sl_router_check(void);
+
 /* shard_cache.c */
 extern void sl_shard_init(void);
 extern void sl_shard_refresh(void);
@@ -145,6 +164,14 @@ extern SlShard *sl_shard_by_id(int32 id);
 extern SlShard *sl_shard_by_name(const char *name, bool missing_ok);
 extern List *sl_shard_all(void);
 extern void sl_shard_lock(SlShard *shard, LOCKMODE mode);
+
+/* The version of a map that a shard must have. */
+typedef struct SlMapShardVersion
+{
+	int32		map_id;
+	int64		version;
+	bool		is_changing;	/* by this transaction: any will do */
+} SlMapShardVersion;
 
 /* map_catalog.c: rows; every read sees what is committed now */
 typedef bool (*SlShardletVisitor) (const SlShardletRow *row, void *context);
@@ -172,6 +199,13 @@ extern void sl_map_shard_insert(int32 map_id, int32 shard_id);
 extern void sl_map_shard_delete(int32 map_id, int32 shard_id);
 extern void sl_map_shard_set_behind(int32 map_id, int32 shard_id, bool is_behind);
 extern bool sl_map_shard_is_behind(int32 shard_id);
+extern void sl_map_shard_set_version(int32 map_id, int32 shard_id, int64 version);
+extern List *sl_map_shard_versions(int32 shard_id);
+extern void sl_map_note_dropped_map(int32 map_id);
+extern bool sl_map_was_dropped(int32 map_id);
+extern List *sl_map_dropped_ids(void);
+extern List *sl_map_all_ids(void);
+extern SlShard *sl_map_lost_shard_beside(int32 shard_id);
 extern int	sl_map_begin_plain_output(void);
 extern void sl_map_end_plain_output(int nest_level);
 
@@ -209,6 +243,8 @@ extern void sl_map_lock_names(void);
 extern int64 sl_map_next_version(const SlMap *map);
 extern void sl_map_finish_change(const SlMap *map);
 extern void sl_map_announce_drop(const SlMap *map);
+extern void sl_map_raise_version(const SlMap *map, int64 above);
+extern void sl_map_finish_rebuild(const SlMapRow *map);
 extern SlShardletRow sl_map_new_shardlet(const SlMap *map, const SlShard *shard,
 										 int64 version);
 extern void sl_map_touch_shard(int32 shard_id);

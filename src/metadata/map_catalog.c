@@ -37,8 +37,8 @@ enum
 
 enum
 {
-	MAP_SHARD_MAP_ID = 1, MAP_SHARD_SHARD_ID, MAP_SHARD_BEHIND,
-	MAP_SHARD_COLUMNS = MAP_SHARD_BEHIND
+	MAP_SHARD_MAP_ID = 1, MAP_SHARD_SHARD_ID, MAP_SHARD_BEHIND, MAP_SHARD_VERSION,
+	MAP_SHARD_COLUMNS = MAP_SHARD_VERSION
 };
 
 enum
@@ -221,6 +221,7 @@ sl_map_row_delete(int32 map_id)
 	delete_rows(SL_MAP_SHARD_TABLE, SL_MAP_SHARD_INDEX, &key, 1);
 	key_int4(&key, MAP_ID, map_id);
 	delete_rows(SL_MAP_TABLE, SL_MAP_ID_INDEX, &key, 1);
+	sl_map_note_dropped_map(map_id);
 }
 
 /* Shardlets --------------------------------------------------------------- */
@@ -499,6 +500,7 @@ sl_map_shard_insert(int32 map_id, int32 shard_id)
 	values[MAP_SHARD_MAP_ID - 1] = Int32GetDatum(map_id);
 	values[MAP_SHARD_SHARD_ID - 1] = Int32GetDatum(shard_id);
 	values[MAP_SHARD_BEHIND - 1] = BoolGetDatum(false);
+	values[MAP_SHARD_VERSION - 1] = Int64GetDatum(0);
 	sl_catalog_insert(relation, heap_form_tuple(RelationGetDescr(relation),
 												values, nulls));
 	table_close(relation, RowExclusiveLock);
@@ -516,9 +518,9 @@ sl_map_shard_delete(int32 map_id, int32 shard_id)
 	delete_rows(SL_MAP_SHARD_TABLE, SL_MAP_SHARD_INDEX, keys, 2);
 }
 
-/* Records whether an offline shard has missed a change of the map. */
-void
-sl_map_shard_set_behind(int32 map_id, int32 shard_id, bool is_behind)
+/* Changes one column of the row of a map and a shard, if there is one. */
+static void
+set_map_shard(int32 map_id, int32 shard_id, int column, Datum value)
 {
 	Relation	relation = sl_catalog_open(SL_MAP_SHARD_TABLE, RowExclusiveLock);
 	Datum		values[MAP_SHARD_COLUMNS] = {0};
@@ -532,8 +534,8 @@ sl_map_shard_set_behind(int32 map_id, int32 shard_id, bool is_behind)
 	key_int4(&keys[1], MAP_SHARD_SHARD_ID, shard_id);
 	scan = systable_beginscan(relation, sl_catalog_oid(SL_MAP_SHARD_INDEX), true, NULL, 2, keys);
 	tuple = systable_getnext(scan);
-	values[MAP_SHARD_BEHIND - 1] = BoolGetDatum(is_behind);
-	replaces[MAP_SHARD_BEHIND - 1] = true;
+	values[column - 1] = value;
+	replaces[column - 1] = true;
 	if (HeapTupleIsValid(tuple))
 	{
 		tuple = heap_modify_tuple(tuple, RelationGetDescr(relation), values, nulls, replaces);
@@ -542,6 +544,50 @@ sl_map_shard_set_behind(int32 map_id, int32 shard_id, bool is_behind)
 	systable_endscan(scan);
 	table_close(relation, RowExclusiveLock);
 	CommandCounterIncrement();
+}
+
+/* Records whether an offline shard has missed a change of the map. */
+void
+sl_map_shard_set_behind(int32 map_id, int32 shard_id, bool is_behind)
+{
+	set_map_shard(map_id, shard_id, MAP_SHARD_BEHIND, BoolGetDatum(is_behind));
+}
+
+/* Records the version of the map that a shard was told of. */
+void
+sl_map_shard_set_version(int32 map_id, int32 shard_id, int64 version)
+{
+	set_map_shard(map_id, shard_id, MAP_SHARD_VERSION, Int64GetDatum(version));
+}
+
+/* Returns the versions that a shard must have of its maps: SlMapShardVersion *. */
+List *
+sl_map_shard_versions(int32 shard_id)
+{
+	Relation	relation = sl_catalog_open(SL_MAP_SHARD_TABLE, AccessShareLock);
+	List	   *result = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	key_int4(&key, MAP_SHARD_SHARD_ID, shard_id);
+	scan = systable_beginscan(relation, InvalidOid, false, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		SlMapShardVersion *version = palloc(sizeof(SlMapShardVersion));
+		Datum		values[MAP_SHARD_COLUMNS];
+		bool		nulls[MAP_SHARD_COLUMNS];
+
+		heap_deform_tuple(tuple, RelationGetDescr(relation), values, nulls);
+		version->map_id = DatumGetInt32(values[MAP_SHARD_MAP_ID - 1]);
+		version->version = DatumGetInt64(values[MAP_SHARD_VERSION - 1]);
+		version->is_changing =
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+		result = lappend(result, version);
+	}
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return result;
 }
 
 /* Has a shard missed a change of any map? */
@@ -563,6 +609,45 @@ sl_map_shard_is_behind(int32 shard_id)
 	systable_endscan(scan);
 	table_close(relation, AccessShareLock);
 	return is_behind;
+}
+
+/* Maps that were dropped ----------------------------------------------------- */
+
+/* Records that a map was dropped, for shards that do not know it yet. */
+void
+sl_map_note_dropped_map(int32 map_id)
+{
+	Relation	relation;
+	Datum		value = Int32GetDatum(map_id);
+	bool		is_null = false;
+
+	if (sl_map_was_dropped(map_id))
+		return;
+	relation = sl_catalog_open(SL_DROPPED_MAP_TABLE, RowExclusiveLock);
+	sl_catalog_insert(relation, heap_form_tuple(RelationGetDescr(relation), &value, &is_null));
+	table_close(relation, RowExclusiveLock);
+	CommandCounterIncrement();
+}
+
+bool
+sl_map_was_dropped(int32 map_id)
+{
+	ScanKeyData key;
+
+	key_int4(&key, 1, map_id);
+	return list_int_column(SL_DROPPED_MAP_TABLE, SL_DROPPED_MAP_INDEX, &key, 1, 1) != NIL;
+}
+
+List *
+sl_map_dropped_ids(void)
+{
+	return list_int_column(SL_DROPPED_MAP_TABLE, SL_DROPPED_MAP_INDEX, NULL, 0, 1);
+}
+
+List *
+sl_map_all_ids(void)
+{
+	return list_int_column(SL_MAP_TABLE, SL_MAP_ID_INDEX, NULL, 0, MAP_ID);
 }
 
 /* Text -------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 #include "base/base.h"
 #include "base/hooks.h"
 #include "metadata/map.h"
+#include "metadata/shared_memory.h"
 
 static void
 lock_map(int32 id)
@@ -143,6 +144,31 @@ void
 sl_map_finish_change(const SlMap *map)
 {
 	raise_version(map->id, NameStr(map->name), map->version);
+}
+
+/*
+ * Gives a locked map the next version, or the one after "above" if that is higher.  No
+ * shard is told.
+ */
+void
+sl_map_raise_version(const SlMap *map, int64 above)
+{
+	int64		version = Max(map->version, above) + 1;
+
+	announce(NameStr(map->name), version);
+	sl_map_row_set_version(map->id, version);
+}
+
+/*
+ * Ends a change that was made from what the shards know, so that they need not be told.
+ * The map has the version of the row.
+ */
+void
+sl_map_finish_rebuild(const SlMapRow *map)
+{
+	announce(NameStr(map->name), map->version);
+	sl_map_row_set_version(map->id, map->version);
+	sl_map_note_begin();
 }
 
 /* Announces that a map is being dropped; must precede the drop. */
@@ -367,4 +393,28 @@ sl_map_place(SlMap *map, int count)
 		result[i] = best->shard;
 	}
 	return result;
+}
+
+/*
+ * Returns a shard that was taken over by another router, and has a map together with this
+ * one; NULL if there is none.
+ */
+SlShard *
+sl_map_lost_shard_beside(int32 shard_id)
+{
+	ListCell   *map;
+	ListCell   *cell;
+
+	foreach(map, sl_map_ids_of_shard(shard_id))
+	{
+		foreach(cell, sl_map_shard_ids(lfirst_int(map)))
+		{
+			SlShard    *other = sl_shard_by_id(lfirst_int(cell));
+
+			if (other->id != shard_id && other->exists &&
+				sl_shmem_has_flag(sl_shmem_shard(other->id), SL_SHARD_LOST))
+				return other;
+		}
+	}
+	return NULL;
 }

@@ -27,6 +27,7 @@ typedef struct Shared
 	int			conn_count;
 	int			conn_used;		/* slots beyond were never used */
 	int			shard_used;
+	pg_atomic_uint32 lost_count;	/* shards with SL_SHARD_LOST */
 	SlShardSlot shards[MAX_SHARD_SLOTS];
 	Latch	   *launcher;		/* of the launcher's process, or NULL */
 	SlContentionSlot contention[SL_CONTENTION_SLOTS];
@@ -89,6 +90,7 @@ init_shared_memory(void)
 			pg_atomic_init_u64(&shared->contention[i].ordered_until, 0);
 			pg_atomic_init_u64(&shared->contention[i].next_search, 0);
 		}
+		pg_atomic_init_u32(&shared->lost_count, 0);
 		for (int i = 0; i < MAX_SHARD_SLOTS; i++)
 		{
 			pg_atomic_init_u32(&shared->shards[i].flags, 0);
@@ -294,6 +296,28 @@ sl_shmem_flag_all(uint32 flags)
 	LWLockRelease(shared->lock);
 }
 
+/* Records whether a shard was taken over by another router. */
+void
+sl_shmem_set_lost(SlShardSlot *slot, bool is_lost)
+{
+	uint32		before = is_lost ? pg_atomic_fetch_or_u32(&slot->flags, SL_SHARD_LOST) :
+	pg_atomic_fetch_and_u32(&slot->flags, ~SL_SHARD_LOST);
+
+	if (shared == NULL || is_lost == ((before & SL_SHARD_LOST) != 0))
+		return;
+	if (is_lost)
+		pg_atomic_fetch_add_u32(&shared->lost_count, 1);
+	else
+		pg_atomic_fetch_sub_u32(&shared->lost_count, 1);
+}
+
+/* Is there a shard that was taken over, of any database? */
+bool
+sl_shmem_has_lost(void)
+{
+	return shared != NULL && pg_atomic_read_u32(&shared->lost_count) > 0;
+}
+
 /*
  * Clears flags, unless one was set since the caller read "changes".  Returns
  * true if they are cleared.
@@ -359,8 +383,10 @@ sl_shmem_forget_database(Oid database)
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->shard_used; i++)
 	{
-		if (shared->shards[i].database == database)
-			shared->shards[i].database = InvalidOid;
+		if (shared->shards[i].database != database)
+			continue;
+		sl_shmem_set_lost(&shared->shards[i], false);
+		shared->shards[i].database = InvalidOid;
 	}
 	LWLockRelease(shared->lock);
 }

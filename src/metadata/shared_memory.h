@@ -38,6 +38,7 @@ typedef struct SlConnSlot
 #define SL_SHARD_FENCED		1	/* a committed one may be unfinished */
 #define SL_SHARD_DIRTY		2	/* some may be left over: check again */
 #define SL_SHARD_MAPS		4	/* its copies of maps may be outdated */
+#define SL_SHARD_LOST		8	/* it was taken over by another router */
 
 typedef struct SlShardSlot
 {
@@ -79,6 +80,8 @@ extern void sl_shmem_wake_launcher(void);
 extern bool sl_shmem_has_flag(SlShardSlot *slot, uint32 flag);
 extern void sl_shmem_flag_all(uint32 flags);
 extern int	sl_shmem_databases(uint32 flags, Oid **databases);
+extern void sl_shmem_set_lost(SlShardSlot *slot, bool is_lost);
+extern bool sl_shmem_has_lost(void);
 extern void sl_shmem_forget_database(Oid database);
 
 /* router_instance.c */

@@ -31,6 +31,7 @@ PG_FUNCTION_INFO_V1(shardlet_guard_change);
 PG_FUNCTION_INFO_V1(shardlet_guard_keep);
 PG_FUNCTION_INFO_V1(shardlet_guard_drop);
 PG_FUNCTION_INFO_V1(shardlet_guard_lock);
+PG_FUNCTION_INFO_V1(shardlet_guard_adopt);
 
 /* Arguments of guard_change(), by number. */
 enum
@@ -38,7 +39,7 @@ enum
 	ARG_MAP, ARG_MAP_ID, ARG_KIND, ARG_KEY_TYPES, ARG_VIA, ARG_VERSION, ARG_SHARD,
 	ARG_MODE, ARG_WAIT_MS, ARG_GONE, ARG_SHARDLETS, ARG_LOW_TOKENS, ARG_HIGH_TOKENS,
 	ARG_LOWS, ARG_HIGHS, ARG_DEFAULTS, ARG_STATES, ARG_PINNED, ARG_VERSIONS, ARG_OWNERS,
-	ARG_HIDE_KEY
+	ARG_HIDE_KEY, ARG_ROUTER, ARG_EPOCH
 };
 
 /* An array argument. */
@@ -125,6 +126,7 @@ get_map(FunctionCallInfo fcinfo, SlGuardMapRow *row)
 	row->version = PG_GETARG_INT64(ARG_VERSION);
 	row->shard = *PG_GETARG_NAME(ARG_SHARD);
 	row->hide_key = PG_ARGISNULL(ARG_HIDE_KEY) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(ARG_HIDE_KEY));
+	row->router = PG_ARGISNULL(ARG_ROUTER) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(ARG_ROUTER));
 }
 
 /* Makes the rows from the arrays of their columns. */
@@ -359,6 +361,22 @@ list_gone(FunctionCallInfo fcinfo, const SlGuardMapRow *map, const SlGuardRow *r
 	return ids;
 }
 
+/* A map of another router that has the name is not overwritten. */
+static void
+refuse_foreign(const SlGuardMapRow *map)
+{
+	SlGuardMapRow known;
+
+	if (map->router == NULL || !sl_guard_map_row_read(NameStr(map->name), &known) ||
+		known.router == NULL || strcmp(known.router, map->router) == 0)
+		return;
+	ereport(ERROR,
+			errcode(SL_ERR_EXISTS),
+			errmsg("map \"%s\" already exists on this shard", NameStr(map->name)),
+			errdetail("It belongs to router \"%s\", and this router's identity is \"%s\".", known.router, map->router),
+			errhint("On the router, shardlet.rebuild_map() brings it back, shardlet.resolve_map() gives it up. Or choose another name."));
+}
+
 /*
  * Applies a change of the router.  All locks come first, those of shardlets
  * before that of the map: a copy of the map (learn) changes rows of it as
@@ -431,6 +449,9 @@ shardlet_guard_change(PG_FUNCTION_ARGS)
 	sl_check_writable("shardlet.guard_change()");
 	get_map(fcinfo, &map);
 	mode = text_to_cstring(PG_GETARG_TEXT_PP(ARG_MODE));
+	if (map.router != NULL && !PG_ARGISNULL(ARG_EPOCH))
+		sl_guard_check_router(map.router, PG_GETARG_INT64(ARG_EPOCH));
+	refuse_foreign(&map);
 	rows = get_rows(fcinfo, &map, &count);
 	if (strcmp(mode, "copy") == 0)
 		store_copy(&map, rows, count);
@@ -450,33 +471,57 @@ drop_map(const char *name)
 	sl_guard_map_delete(name);
 }
 
-/* guard_drop(map) */
+/* guard_drop(map, router) */
 Datum
 shardlet_guard_drop(PG_FUNCTION_ARGS)
 {
+	SlGuardMapRow map;
+
 	sl_check_writable("shardlet.guard_drop()");
-	drop_map(NameStr(*PG_GETARG_NAME(0)));
+	if (sl_guard_map_row_read(NameStr(*PG_GETARG_NAME(0)), &map) &&
+		(map.router == NULL || strcmp(map.router, text_to_cstring(PG_GETARG_TEXT_PP(1))) == 0))
+		drop_map(NameStr(map.name));
 	PG_RETURN_VOID();
 }
 
-/* guard_keep(maps) */
+/* Is a map to be forgotten? */
+static bool
+is_gone(const SlGuardMapRow *map, ArrayType *kept, const char *router, ArrayType *gone)
+{
+	Datum	   *values;
+	int			count;
+
+	if (map->router != NULL && strcmp(map->router, router) != 0)
+		return false;
+	deconstruct_array(kept, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR, &values, NULL, &count);
+	for (int i = 0; i < count; i++)
+	{
+		if (strcmp(NameStr(*DatumGetName(values[i])), NameStr(map->name)) == 0)
+			return false;
+	}
+	deconstruct_array(gone, INT4OID, sizeof(int32), true, TYPALIGN_INT, &values, NULL, &count);
+	for (int i = 0; i < count; i++)
+	{
+		if (DatumGetInt32(values[i]) == map->id)
+			return true;
+	}
+	return map->router == NULL;
+}
+
+/* guard_keep(maps, router, gone) */
 Datum
 shardlet_guard_keep(PG_FUNCTION_ARGS)
 {
-	Datum	   *names;
-	int			count;
+	char	   *router = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	ListCell   *cell;
 
 	sl_check_writable("shardlet.guard_keep()");
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR,
-					  &names, NULL, &count);
 	foreach(cell, sl_guard_map_names())
 	{
-		bool		is_kept = false;
+		SlGuardMapRow map;
 
-		for (int i = 0; i < count; i++)
-			is_kept = is_kept || strcmp(NameStr(*DatumGetName(names[i])), lfirst(cell)) == 0;
-		if (!is_kept)
+		if (sl_guard_map_row_read(lfirst(cell), &map) &&
+			is_gone(&map, PG_GETARG_ARRAYTYPE_P(0), router, PG_GETARG_ARRAYTYPE_P(2)))
 			drop_map(lfirst(cell));
 	}
 	PG_RETURN_VOID();
@@ -494,5 +539,21 @@ shardlet_guard_lock(PG_FUNCTION_ARGS)
 				errmsg("this shard does not know map \"%s\"", NameStr(*PG_GETARG_NAME(0))));
 	sl_guard_lock_exclusively(PG_GETARG_INT64(1), PG_GETARG_INT32(2));
 	sl_guard_lock_for_change(map.id, PG_GETARG_INT32(2));
+	PG_RETURN_VOID();
+}
+
+/* guard_adopt(map, router, new_router) */
+Datum
+shardlet_guard_adopt(PG_FUNCTION_ARGS)
+{
+	SlGuardMapRow map;
+
+	sl_check_writable("shardlet.guard_adopt()");
+	if (sl_guard_map_row_read(NameStr(*PG_GETARG_NAME(0)), &map) && map.router != NULL &&
+		strcmp(map.router, text_to_cstring(PG_GETARG_TEXT_PP(1))) == 0)
+	{
+		map.router = text_to_cstring(PG_GETARG_TEXT_PP(2));
+		sl_guard_map_row_write(&map);
+	}
 	PG_RETURN_VOID();
 }

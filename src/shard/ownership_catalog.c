@@ -27,8 +27,8 @@
 enum
 {
 	MAP_NAME = 1, MAP_ID, MAP_KIND, MAP_KEY_TYPES, MAP_VIA, MAP_VERSION, MAP_SHARD,
-	MAP_COPY_VERSION, MAP_HIDE_KEY,
-	MAP_COLUMNS = MAP_HIDE_KEY
+	MAP_COPY_VERSION, MAP_HIDE_KEY, MAP_ROUTER,
+	MAP_COLUMNS = MAP_ROUTER
 };
 
 enum
@@ -74,6 +74,7 @@ read_map_row(HeapTuple tuple, TupleDesc descriptor, SlGuardMapRow *row)
 	row->shard = *DatumGetName(values[MAP_SHARD - 1]);
 	row->copy_version = DatumGetInt64(values[MAP_COPY_VERSION - 1]);
 	row->hide_key = nulls[MAP_HIDE_KEY - 1] ? NULL : TextDatumGetCString(values[MAP_HIDE_KEY - 1]);
+	row->router = nulls[MAP_ROUTER - 1] ? NULL : TextDatumGetCString(values[MAP_ROUTER - 1]);
 }
 
 static HeapTuple
@@ -98,6 +99,8 @@ form_map(Relation relation, const SlGuardMapRow *row)
 	values[MAP_COPY_VERSION - 1] = Int64GetDatum(row->copy_version);
 	nulls[MAP_HIDE_KEY - 1] = row->hide_key == NULL;
 	values[MAP_HIDE_KEY - 1] = row->hide_key ? CStringGetTextDatum(row->hide_key) : (Datum) 0;
+	nulls[MAP_ROUTER - 1] = row->router == NULL;
+	values[MAP_ROUTER - 1] = row->router ? CStringGetTextDatum(row->router) : (Datum) 0;
 	return heap_form_tuple(RelationGetDescr(relation), values, nulls);
 }
 

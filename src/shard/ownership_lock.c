@@ -130,3 +130,33 @@ sl_guard_lock_for_change(int32 map_id, int wait_ms)
 
 	acquire_in_time(&tag, RowExclusiveLock, wait_ms);
 }
+
+static LOCKTAG
+router_tag(void)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SL_GUARD_ROUTER_TAG);
+	return tag;
+}
+
+/*
+ * Keeps the router that the shard belongs to from being replaced before the
+ * transaction ends, prepared or not.
+ */
+void
+sl_guard_lock_router(void)
+{
+	LOCKTAG		tag = router_tag();
+
+	acquire(&tag, ShareLock);
+}
+
+/* Waits for transactions that did. */
+void
+sl_guard_lock_router_for_change(int wait_ms)
+{
+	LOCKTAG		tag = router_tag();
+
+	acquire_in_time(&tag, ExclusiveLock, wait_ms);
+}

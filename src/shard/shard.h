@@ -31,6 +31,7 @@
 /* As pg_locks shows them: objsubid of an advisory lock. */
 #define SL_GUARD_SHARDLET_TAG	21324	/* classid, objid: halves of the id */
 #define SL_GUARD_MAP_TAG		21325	/* objid: the map's id */
+#define SL_GUARD_ROUTER_TAG		21326	/* which router the shard belongs to */
 
 /* A transaction locks at most so many shardlets, and then whole maps. */
 #define SL_GUARD_MAX_LOCKS 16
@@ -51,6 +52,7 @@ typedef struct SlGuardMapRow
 	NameData	shard;			/* the router's name for this shard */
 	int64		copy_version;	/* the version of its entries of other shards */
 	char	   *hide_key;		/* the key of hide_rows() proofs, or NULL */
+	char	   *router;			/* that it belongs to, or NULL */
 } SlGuardMapRow;
 
 typedef struct SlGuardRow
@@ -94,6 +96,11 @@ extern bool sl_guard_lock_shardlet(int32 map_id, int64 shardlet);
 extern void sl_guard_lock_map(int32 map_id);
 extern void sl_guard_lock_exclusively(int64 shardlet, int wait_ms);
 extern void sl_guard_lock_for_change(int32 map_id, int wait_ms);
+extern void sl_guard_lock_router(void);
+extern void sl_guard_lock_router_for_change(int wait_ms);
+
+/* router_epoch.c */
+extern void sl_guard_check_router(const char *router, int64 epoch);
 
 /* ownership_cache.c: a map as far as this shard knows it */
 typedef struct SlGuardEntry

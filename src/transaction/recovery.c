@@ -309,14 +309,17 @@ finish_committed(SlShard *shard, SlConn *conn)
 /*
  * Before a statement on a shard, over a connection that is open and idle: if a
  * committed transaction may be unfinished there, finishes it, or says why the
- * statement cannot run.
+ * statement cannot run.  The same for what the shard knows of this router, once for
+ * each connection.
  */
 SlFailure *
 sl_recover_before(SlShard *shard, SlConn *conn)
 {
-	if ((pg_atomic_read_u32(&conn->shard_slot->flags) & SL_SHARD_FENCED) == 0)
-		return NULL;
-	return finish_committed(shard, conn);
+	SlFailure  *failure = NULL;
+
+	if ((pg_atomic_read_u32(&conn->shard_slot->flags) & SL_SHARD_FENCED) != 0)
+		failure = finish_committed(shard, conn);
+	return failure == NULL && !conn->is_judged ? sl_state_check(shard, conn) : failure;
 }
 
 /* A shard that is offline is checked when it is back; no statement waits for it. */

@@ -144,6 +144,13 @@ extern void sl_twophase_roll_back(SlReply *replies, int count);
 /* commit_outcome.c */
 extern void sl_outcome_commit(SlConn *conn);
 
+/* shard_state.c */
+#define SL_STATE_ALL_SHARDS (-1)
+
+extern void sl_state_exempt(int32 shard_id);
+extern SlFailure *sl_state_check(SlShard *shard, SlConn *conn);
+extern void sl_state_check_prepare(SlReply *replies, int count);
+
 /* recovery.c */
 extern SlFailure *sl_recover_shard(SlShard *shard, SlConn *conn, int *finished);
 extern SlFailure *sl_recover_before(SlShard *shard, SlConn *conn);

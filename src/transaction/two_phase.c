@@ -189,6 +189,7 @@ sl_twophase_prepare(SlReply *replies, int count)
 
 	check_possible();
 	name_transactions(replies, count);
+	sl_state_check_prepare(replies, count);
 	sl_fault("txn_before_prepare");
 	if (sl_fault_armed("txn_after_some_prepares"))
 	{

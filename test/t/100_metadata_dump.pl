@@ -72,6 +72,7 @@ for my $format ('plain', 'custom')
 	$router->command_ok($format eq 'plain'
 		? [ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $file, $router->connstr('restored') ]
 		: [ 'pg_restore', '--exit-on-error', '--dbname', $router->connstr('restored'), $file ], "restores ($format)");
+	is($c->sqlstate('SELECT count(*) FROM orders', database => 'restored'), 'SL009', 'what was restored is dormant');
 	$router->safe_psql('restored', 'SELECT shardlet.take_over()');
 	is($router->safe_psql('restored', $state[$_]), $before[$_], "same answer: $state[$_]") for 0 .. $#state;
 	is($c->shard_sql('s1', $grants), $granted, 'a shard keeps its grants');
@@ -83,7 +84,7 @@ for my $format ('plain', 'custom')
 		SELECT shardlet.assign_key('v', 'third', 77)});
 	is($router->safe_psql('restored', 'SELECT count(*) = count(DISTINCT shardlet) FROM shardlet.catalog_shardlet'), 't', 'ids are new');
 	is($router->safe_psql('restored', 'SELECT bool_and(ok) FROM shardlet.health()'), 't', 'the restored router reaches the shards');
-	$router->safe_psql('restored', q{SELECT shardlet.drop_shard('third', force => true)});
+	$router->safe_psql('restored', q{SELECT shardlet.drop_shard('third', force => true), shardlet.drop_map('new')});
 	$router->safe_psql('postgres', 'DROP DATABASE restored');
 	$router->safe_psql('postgres', 'DROP DATABASE restored_third');
 }

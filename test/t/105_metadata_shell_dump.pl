@@ -142,12 +142,16 @@ for my $format ('plain', 'custom', 'directory')
 	is($router->safe_psql('taken', $tables[$_]), $tables_before[$_], "connected ($format): $tables[$_]") for 0 .. $#tables;
 	is($router->safe_psql('taken', $rows[$_]), $rows_before[$_], "connected ($format): $rows[$_]") for 0 .. 5;
 	$router->safe_psql('taken', q{INSERT INTO "Odd Name"."Log" VALUES (2000, 60, 'new')});
-	is($c->sql('SELECT v FROM "Odd Name".log_2_rest WHERE k = 2000'), 'new', 'it writes to the shards');
-	$router->safe_psql('taken', q{DELETE FROM "Odd Name"."Log" WHERE k = 2000});
+	is($c->sqlstate('SELECT count(*) FROM accounts'), 'SL009', 'the other one is not the router any more');
+	$c->sql('SELECT shardlet.take_over()');
+	is($c->sql('SELECT v FROM "Odd Name".log_2_rest WHERE k = 2000'), 'new', 'it wrote to the shards');
+	is($c->sqlstate(q{DELETE FROM "Odd Name"."Log" WHERE k = 2000}, database => 'taken'), 'SL009', 'and now the restored one is not');
+	$c->sql(q{DELETE FROM "Odd Name"."Log" WHERE k = 2000});
 }
 
 ### The router that has taken over is dumped like the first one
 
+$router->safe_psql('taken', 'SELECT shardlet.take_over()');
 $router->command_ok([ 'pg_dump', '--file', "$folder/again.plain", $router->connstr('taken') ], 'dumps what was restored');
 restore_router('plain', 'again.plain', 'restored');
 is($router->safe_psql('restored', $rows[$_]), $rows_before[$_], "restored again: $rows[$_]") for 0 .. 4;
@@ -186,6 +190,7 @@ UPDATE accounts SET balance = balance + 1 WHERE customer = :b AND id = :b;
 UPDATE odd.log SET v = v || 'x' WHERE k = :a;
 COMMIT;
 });
+$c->sql('SELECT shardlet.take_over()');
 my $length = $c->sql('SELECT sum(length(v)) FROM odd.log WHERE k <= 100');
 my $load = IPC::Run::start([ 'pgbench', '--no-vacuum', '--client', 2, '--time', 60, '--file', $transfer, $router->connstr('app') ], '<', \undef, '>', \my $out, '2>', \my $err);
 $c->poll(q{SELECT sum(balance) > 10000 FROM accounts WHERE customer > 100});
