@@ -204,6 +204,14 @@ SELECT role, substr(statement, 1, 90) AS statement FROM shardlet.missed_ddl ORDE
 SELECT shardlet.alter_shard('s2', state => 'online');
 SELECT differences();
 SELECT * FROM shardlet.query('off', $$SELECT proname, proowner::regrole::text FROM pg_proc WHERE proname = 'by_owner'$$, shards => '{s2}') AS q(f name, owner text);
+-- Nor does it get the rights of the router's user.
+\c contrib_regression_s2
+\set VERBOSITY sqlstate
+SELECT shardlet.run_as_role('ddl_offline_reader', 'SET ROLE ddl_offline_owner');
+SELECT shardlet.run_as_role('ddl_offline_reader', 'DROP TABLE ddl_offline.orders');
+\set VERBOSITY default
+\c contrib_regression
+SET search_path = ddl_offline;
 
 -- A shard that is dropped has missed nothing.
 SELECT shardlet.add_shard('off_drop');

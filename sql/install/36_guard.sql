@@ -259,6 +259,14 @@ COMMENT ON FUNCTION shardlet.run_as_owner(regclass, text)
 	IS 'on a shard: runs a command as the table''s owner; the router calls it';
 REVOKE ALL ON FUNCTION shardlet.run_as_owner(regclass, text) FROM PUBLIC;
 
+CREATE FUNCTION shardlet.run_as_role(role name, command text)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'shardlet_run_as_role';
+COMMENT ON FUNCTION shardlet.run_as_role(name, text)
+	IS 'on a shard: runs DDL that it has missed as the user who gave it; the router calls it';
+REVOKE ALL ON FUNCTION shardlet.run_as_role(name, text) FROM PUBLIC;
+
 CREATE VIEW shardlet.owned AS
 SELECT
 	g.map,

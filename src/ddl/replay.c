@@ -8,9 +8,9 @@
  * offline; health() shows the statement.
  *
  * Statements run on one connection, that of the caller, in their order, since each
- * may depend on those before it.  Those of other users run as these users.  They
- * run no code of a user with the caller's privileges within reach (offline_shard.c):
- * SET ROLE could be taken back by it.
+ * may depend on those before it.  Those of other users run as these users, by a
+ * function of the shard: SET ROLE could be taken back by a function that a name in the
+ * statement means there.
  */
 #include "postgres.h"
 
@@ -70,11 +70,17 @@ restore_settings(const SlMissedDdl *missed)
 }
 
 static void
-set_role(const Replay *replay, const char *role)
+execute_as(const Replay *replay, const SlMissedDdl *missed)
 {
-	const char *params[] = {role};
+	const char *params[] = {missed->role, missed->statement};
 
-	(void) run_on_shard(replay, "SELECT pg_catalog.set_config('role', $1, true)", lengthof(params), params);
+	if (replay->shard->bare)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("shard \"%s\" cannot execute a statement of user \"%s\"", NameStr(replay->shard->name), missed->role),
+				errdetail("It does not have the extension, and the router connects to it as user \"%s\".", replay->user),
+				errhint("Execute the statement on the shard, and delete it from shardlet.catalog_missed_ddl."));
+	(void) run_on_shard(replay, "SELECT shardlet.run_as_role($1, $2)", lengthof(params), params);
 }
 
 static void
@@ -90,14 +96,10 @@ execute_missed(Replay *replay, const SlMissedDdl *missed)
 				errmsg("shard \"%s\" does not execute a statement that it has missed: %s",
 					   NameStr(replay->shard->name), missed->statement),
 				errdetail("A table or role that it names does not exist there."));
+	else if (is_other)
+		execute_as(replay, missed);
 	else
-	{
-		if (is_other)
-			set_role(replay, missed->role);
 		(void) run_on_shard(replay, missed->statement, 0, NULL);
-		if (is_other)
-			set_role(replay, replay->user);
-	}
 	AtEOXact_GUC(true, level);
 }
 

@@ -11,6 +11,9 @@
  * operation, as PostgreSQL's own maintenance commands do.  SET ROLE would not
  * protect: such a function could reset it.
  *
+ * DDL that a shard has missed while it was offline runs in the same way as the user who
+ * gave it: what its names mean on the shard, that user may have decided.
+ *
  * This grants no privileges: a caller that does not have all of the owner's
  * continues as itself, and is not a superuser.
  */
@@ -37,6 +40,7 @@
 
 PG_FUNCTION_INFO_V1(shardlet_copy_as_owner);
 PG_FUNCTION_INFO_V1(shardlet_run_as_owner);
+PG_FUNCTION_INFO_V1(shardlet_run_as_role);
 
 /* Keeps the router's own connections from reading what is not a table. */
 #define RESTRICTION "restrict_nonsystem_relation_kind"
@@ -167,6 +171,30 @@ shardlet_run_as_owner(PG_FUNCTION_ARGS)
 	SPI_finish();
 	become_caller(&caller);
 	PG_RETURN_INT64(rows);
+}
+
+/* run_as_role(role, command): for a caller that has the privileges of the role. */
+Datum
+shardlet_run_as_role(PG_FUNCTION_ARGS)
+{
+	Oid			role = get_role_oid(NameStr(*PG_GETARG_NAME(0)), false);
+	char	   *command = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	Caller		caller;
+
+	GetUserIdAndSecContext(&caller.user, &caller.context);
+	if (!has_privs_of_role(caller.user, role))
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied to run a command as role \"%s\"", NameStr(*PG_GETARG_NAME(0))));
+	caller.level = NewGUCNestLevel();
+	SetUserIdAndSecContext(role, caller.context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to SPI");
+	if (SPI_execute(command, false, 0) < 0)
+		elog(ERROR, "could not run \"%s\"", command);
+	SPI_finish();
+	become_caller(&caller);
+	PG_RETURN_VOID();
 }
 
 void
