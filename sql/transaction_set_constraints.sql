@@ -120,6 +120,14 @@ FETCH 1 FROM c;
 SET CONSTRAINTS here_unique DEFERRED;
 SET CONSTRAINTS later IMMEDIATE;
 ROLLBACK;
+-- A connection that is lost.
+\set VERBOSITY sqlstate
+BEGIN;
+INSERT INTO b VALUES (1, 1, 1);
+SELECT bool_and(pg_terminate_backend(remote_pid, 5000)) FROM shardlet.connections WHERE pid = pg_backend_pid() AND in_transaction;
+SET CONSTRAINTS ALL IMMEDIATE;
+ROLLBACK;
+\set VERBOSITY terse
 DO $$ BEGIN SET CONSTRAINTS ALL DEFERRED; INSERT INTO a VALUES (1, 5, 1); UPDATE a SET u = 7 WHERE k = 1 AND id = 5; END $$;
 DO $$ BEGIN INSERT INTO b VALUES (1, 1, 99); SET CONSTRAINTS ALL IMMEDIATE; END $$;
 INSERT INTO a VALUES (1, 6, 7);

@@ -173,43 +173,57 @@ sl_constraint_mode_send(SlConn *conn, int level)
 	}
 }
 
-/* Shards that were written to check now what is no longer deferred. */
 static void
-check_on_shards(void)
+raise_failure(const SlReply *replies, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (replies[i].failure != NULL)
+			sl_failure_raise(replies[i].failure, NameStr(replies[i].shard->name), "SET CONSTRAINTS");
+	}
+}
+
+/* Returns the connections that have written and that a mode concerns. */
+static SlReply *
+make_replies(int *count)
 {
 	SlReply    *replies;
-	int			count = 0;
+	int			room = 1;
 	dlist_iter	iter;
-	SlTxnUse	use = {.writes = true};
 
 	dlist_foreach(iter, sl_txn_participants())
-		count++;
-	replies = palloc0(sizeof(SlReply) * Max(count, 1));
-	count = 0;
+		room++;
+	replies = palloc0(sizeof(SlReply) * room);
+	*count = 0;
 	dlist_foreach(iter, sl_txn_participants())
 	{
 		SlConn	   *conn = dlist_container(SlConn, txn.node, iter.cur);
 
-		if (conn->txn.write_level > 0 && is_concerned(conn))
-			replies[count++].conn = conn;
+		if (conn->txn.write_level == 0 || !is_concerned(conn))
+			continue;
+		replies[*count].shard = sl_shard_by_id(conn->shard_id);
+		replies[(*count)++].user = conn->user;
 	}
+	return replies;
+}
+
+/*
+ * Shards that were written to check now what is no longer deferred.  What precedes
+ * the query does that; an error there is the statement's.
+ */
+static void
+check_on_shards(void)
+{
+	SlTxnUse	use = {.writes = true};
+	int			count;
+	SlReply    *replies = make_replies(&count);
+
+	sl_broadcast_open(replies, count);
+	raise_failure(replies, count);
 	for (int i = 0; i < count; i++)
-	{
-		SlConn	   *conn = replies[i].conn;
-
-		replies[i].shard = sl_shard_by_id(conn->shard_id);
-		if (conn->owner != NULL)
-			conn->yield(conn);
-		sl_txn_join(conn, &use);
-	}
-
-	/* What precedes it does the work; an error there is the statement's. */
+		sl_txn_join(replies[i].conn, &use);
 	sl_broadcast_run(replies, count, "SELECT", 0, NULL, 0);
-	for (int i = 0; i < count; i++)
-	{
-		if (replies[i].failure != NULL)
-			sl_failure_raise(replies[i].failure, replies[i].conn->shard, "SET CONSTRAINTS");
-	}
+	raise_failure(replies, count);
 }
 
 static void
