@@ -8,7 +8,13 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
 
 #include "base/base.h"
 #include "connection/connection.h"
@@ -229,14 +235,39 @@ set_name(int field, const char *value)
 	return value != NULL ? err_generic_string(field, value) : 0;
 }
 
+/*
+ * May the user know the values in the detail of a violated constraint?  The shard checked
+ * the user of the connection.  As in PostgreSQL, not where a row may be one that a policy
+ * hides, or of columns that the user may not read.
+ */
+static bool
+may_see_values(const SlFailure *failure)
+{
+	Oid			namespace;
+	Oid			relid;
+
+	if (ERRCODE_TO_CATEGORY(failure->sqlstate) != ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION ||
+		failure->schema_name == NULL || failure->table_name == NULL || !IsTransactionState())
+		return true;
+	namespace = get_namespace_oid(failure->schema_name, true);
+	relid = OidIsValid(namespace) ? get_relname_relid(failure->table_name, namespace) : InvalidOid;
+	if (!OidIsValid(relid))
+		return true;
+	return check_enable_rls(relid, InvalidOid, true) != RLS_ENABLED &&
+		(pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) == ACLCHECK_OK ||
+		 pg_attribute_aclcheck_all(relid, GetUserId(), ACL_SELECT, ACLMASK_ALL) == ACLCHECK_OK);
+}
+
 /* Reports a failure at the given level; does not return if that is ERROR. */
 void
 sl_failure_report(int level, const SlFailure *failure, const char *shard, const char *sql)
 {
+	bool		has_detail = failure->detail != NULL && may_see_values(failure);
+
 	ereport(level,
 			errcode(failure->sqlstate),
 			errmsg_internal("%s", failure->message ? failure->message : "shard gave no message"),
-			failure->detail ? errdetail_internal("%s", failure->detail) : 0,
+			has_detail ? errdetail_internal("%s", failure->detail) : 0,
 			failure->hint ? errhint("%s", failure->hint) : 0,
 			failure->context ? errcontext("%s", failure->context) : 0,
 			set_name(PG_DIAG_SCHEMA_NAME, failure->schema_name),

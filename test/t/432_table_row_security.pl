@@ -87,8 +87,9 @@ sub both
 	{
 		my ($status, $stdout, $stderr) = $c->psql_err("$begin SET search_path = $path; $query");
 		my ($error) = $stderr =~ /ERROR:  (.*)/;
+		my ($detail) = $stderr =~ /ERROR:  23.*\nDETAIL:  (.*)/;
 
-		push @results, join "\n", (sort split /\n/, $status == 0 ? $stdout : ''), $error // ();
+		push @results, join "\n", (sort split /\n/, $status == 0 ? $stdout : ''), $error // (), $detail // ();
 	}
 	return (join(' ', @nodes), @results);
 }
@@ -157,6 +158,8 @@ INSERT INTO docs SELECT tenant, id + 300, body FROM notes RETURNING *	Modify For
 INSERT INTO notes VALUES (3, 3, 'bob') ON CONFLICT DO NOTHING RETURNING *	Modify
 INSERT INTO notes VALUES (4, 4, 'bob') ON CONFLICT DO NOTHING RETURNING *	Modify
 INSERT INTO plain_view VALUES (4, 210, 'bob') RETURNING *	Modify
+INSERT INTO notes VALUES (3, 8, 'bob')	Modify
+INSERT INTO members VALUES (3, 'carol')	Ship
 INSERT INTO parts VALUES (4, 50) RETURNING *	Modify
 INSERT INTO parts1 VALUES (4, 18) RETURNING *	Ship
 DELETE FROM notes WHERE id = 3 RETURNING *	Ship
@@ -175,6 +178,19 @@ QUERIES
 		is($distributed, $plain, "$user: $query");
 		is($nodes, $plan // '', 'its plan') if $user eq 'alice' && $plan;
 	}
+}
+
+# Nor do messages tell values of columns that the user may not read.
+for my $schema ('x', 'x_plain')
+{
+	$c->sql(qq{SET search_path = $schema; CREATE TABLE secrets (tenant bigint PRIMARY KEY, secret text);
+		INSERT INTO secrets VALUES (1, 'a'); GRANT INSERT, SELECT (secret) ON secrets TO PUBLIC});
+	$c->sql(q{SELECT shardlet.distribute('x.secrets', 'm', 'tenant')}) if $schema eq 'x';
+	my (undef, undef, $stderr) = $c->psql_err("SET ROLE bob; INSERT INTO $schema.secrets VALUES (1, 'b')");
+	like($stderr, qr/ERROR:  23505/, "$schema: a duplicate");
+	unlike($stderr, qr/DETAIL/, "$schema: and no values");
+	(undef, undef, $stderr) = $c->psql_err("INSERT INTO $schema.secrets VALUES (1, 'b')");
+	like($stderr, qr/DETAIL:  Key \(tenant\)=\(1\) already exists/, "$schema: the owner is told");
 }
 
 # Many rows go by COPY, after the checks.
