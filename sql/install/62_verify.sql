@@ -36,7 +36,16 @@ AS $$
 					FROM pg_trigger g
 						JOIN pg_proc p ON p.oid = g.tgfoid
 						JOIN pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'shardlet_internal'
-					WHERE g.tgrelid = t.id) i)))
+					WHERE g.tgrelid = t.id
+					UNION ALL
+					SELECT 'unguarded', r.relid::regclass::text, ''
+					FROM pg_partition_tree(t.id) r
+					WHERE r.level > 0 AND (
+						SELECT count(*)
+						FROM pg_trigger g
+							JOIN pg_proc p ON p.oid = g.tgfoid AND p.proname = 'guard'
+							JOIN pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'shardlet_internal'
+						WHERE g.tgrelid = r.relid AND g.tgenabled IN ('O', 'A')) < 2) i)))
 		FROM (SELECT n.name, to_regclass(n.name) AS id FROM unnest($1::text[]) n(name)) t$sql$
 $$;
 COMMENT ON FUNCTION shardlet_internal.definitions_sql() IS 'query for what a shard has of tables';
@@ -136,7 +145,7 @@ BEGIN
 				SELECT p.name AS shard, i ->> 0 AS kind, i ->> 1 AS name, i ->> 2 AS definition
 				FROM place p
 					CROSS JOIN jsonb_array_elements(p.items) i
-				WHERE i ->> 0 NOT IN ('trigger', 'invalid index')),
+				WHERE i ->> 0 NOT IN ('trigger', 'invalid index', 'unguarded')),
 			router AS (
 				SELECT i ->> 0 AS kind, i ->> 1 AS name, i ->> 2 AS definition
 				FROM jsonb_array_elements(on_router -> 0 -> 'items') i
@@ -202,11 +211,15 @@ BEGIN
 						SELECT string_agg((parse_ident(k.name))[1] || '\000', '' ORDER BY k.place)
 						FROM regexp_split_to_table(key, '\s*,\s*') WITH ORDINALITY k(name, place)))
 					THEN format('guard "%s" is outdated: %s', guard, substr(trigger, 3)) END;
-			IF problem IS NOT NULL THEN
-				RETURN NEXT;
-				EXIT;
-			END IF;
+			EXIT WHEN problem IS NOT NULL;
 		END LOOP;
+		IF problem IS NULL AND kind = 'sharded' THEN
+			problem := (SELECT format('guard of partition %s is missing or disabled', string_agg(i ->> 1, ', ' ORDER BY i ->> 1))
+				FROM jsonb_array_elements(item.items) i WHERE i ->> 0 = 'unguarded' HAVING count(*) > 0);
+		END IF;
+		IF problem IS NOT NULL THEN
+			RETURN NEXT;
+		END IF;
 	END LOOP;
 END $$;
 COMMENT ON FUNCTION shardlet_internal.verify_definition(regclass, text, name, text, bool, name[], name[])

@@ -144,9 +144,9 @@ BEGIN
 		RETURN NEXT rtrim(format('%s %s %s shardlets %s rows %s  %s',
 			substr(letters, 1 + (((share ->> 'place')::int - 1) % length(letters)), 1),
 			rpad(share ->> 'shard', name_width), lpad(share ->> 'shardlets', 5),
-			lpad(coalesce(share ->> 'rows', '?'), 12), lpad(coalesce(pg_size_pretty((share ->> 'bytes')::numeric), '?'), 8),
+			lpad(coalesce(share ->> 'rows', '?'), 12), lpad(coalesce(pg_size_pretty((share ->> 'bytes')::numeric), '?'), 10),
 			shardlet_internal.bar((share ->> 'bytes')::double precision / nullif(most_bytes, 0)::double precision,
-				greatest(width - name_width - 51, 5), ascii)));
+				greatest(width - name_width - 53, 5), ascii)));
 	END LOOP;
 END $$;
 COMMENT ON FUNCTION shardlet.draw(name, int, bool) IS 'a map as a picture of characters';

@@ -42,12 +42,13 @@ repair_tables(SlShard *shard)
 		sl_hooks.add_map_tables(sl_map_get_by_id(lfirst_int(cell)), shard);
 }
 
-static const struct
+typedef struct Part
 {
 	const char *name;
 	void		(*repair) (SlShard *shard);
-}			parts[] =
-{
+} Part;
+
+static const Part parts[] = {
 	{"maps", repair_maps},
 	{"tables", repair_tables},
 	{"references", sl_reference_catch_up}
