@@ -127,3 +127,10 @@ AS 'MODULE_PATHNAME', 'shardlet_move_shardlets';
 COMMENT ON PROCEDURE shardlet.move_shardlets(bigint[], name, text, bool)
 	IS 'moves shardlets with their rows to another shard, one after the other';
 REVOKE ALL ON PROCEDURE shardlet.move_shardlets(bigint[], name, text, bool) FROM PUBLIC;
+
+CREATE PROCEDURE shardlet.move_table(tbl regclass, shard name)
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'shardlet_move_table';
+COMMENT ON PROCEDURE shardlet.move_table(regclass, name)
+	IS 'moves a placed table with its rows to another shard, in one transaction';
+REVOKE ALL ON PROCEDURE shardlet.move_table(regclass, name) FROM PUBLIC;

@@ -2,12 +2,15 @@
  * drain_shard.c
  *		drain_shard: everything leaves a shard.
  *
- * Its shardlets go to the other shards of their maps, each by a move of the queue.
+ * Placed tables go first, each in a transaction of its own; then its shardlets go to the
+ * other shards of their maps, each by a move of the queue.
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "base/base.h"
@@ -107,6 +110,86 @@ record_of_map(int32 map_id, SlShard *shard, SlMoveMode mode, int parallel)
 	return result;
 }
 
+/* Placed tables ------------------------------------------------------------------------------ */
+
+static int
+count_placed(const SlShard *shard)
+{
+	int			result = 0;
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		result += table->kind == SL_TABLE_PLACED && table->shard_id == shard->id ? 1 : 0;
+	}
+	return result;
+}
+
+/* A shard for one more placed table: the one with the fewest for its weight. */
+static SlShard *
+choose_for_table(const SlShard *drained)
+{
+	SlShard    *best = NULL;
+	double		best_load = 0;
+	ListCell   *cell;
+
+	foreach(cell, sl_shard_all())
+	{
+		SlShard    *shard = lfirst(cell);
+		double		load;
+
+		if (shard == drained || shard->state != SL_STATE_ONLINE || shard->weight <= 0)
+			continue;
+		load = (count_placed(shard) + 1) / shard->weight;
+		if (best == NULL || load < best_load)
+		{
+			best = shard;
+			best_load = load;
+		}
+	}
+	if (best == NULL)
+		ereport(ERROR,
+				errcode(SL_ERR_INVALID),
+				errmsg("no shard can take the placed tables of shard \"%s\"", NameStr(drained->name)),
+				errdetail("A shard takes tables if it is online and its weight is above zero."));
+	return best;
+}
+
+/* Moves all placed tables; those that were attached stay. */
+static void
+move_placed(const SlShard *shard, MemoryContext context)
+{
+	List	   *relids = NIL;
+	ListCell   *cell;
+
+	foreach(cell, sl_table_all())
+	{
+		const SlTable *table = lfirst(cell);
+
+		if (table->kind != SL_TABLE_PLACED || table->shard_id != shard->id || table->is_partition)
+			continue;
+		if (table->is_attached)
+			ereport(WARNING,
+					errmsg("table \"%s\" stays on shard \"%s\"", get_rel_name(table->relid), NameStr(shard->name)),
+					errdetail("It was attached: the shard's table is not shardlet's to drop."),
+					errhint("shardlet.detach() forgets it."));
+		else
+			relids = lappend_oid(relids, table->relid);
+	}
+	foreach(cell, relids)
+	{
+		Oid			types[] = {REGCLASSOID, NAMEOID};
+		Datum		params[] = {ObjectIdGetDatum(lfirst_oid(cell)), NameGetDatum(&choose_for_table(shard)->name)};
+
+		if (SPI_execute_with_args("CALL shardlet.move_table($1, $2)", lengthof(types), types, params, NULL, false, 0) != SPI_OK_UTILITY)
+			elog(ERROR, "could not move a table");
+		SPI_commit();
+		MemoryContextSwitchTo(context);
+	}
+}
+
 /* drain_shard(shard, wait, mode, parallel) */
 Datum
 shardlet_drain_shard(PG_FUNCTION_ARGS)
@@ -121,6 +204,7 @@ shardlet_drain_shard(PG_FUNCTION_ARGS)
 
 	sl_move_begin_call(fcinfo, "shardlet.drain_shard()");
 	MemoryContextSwitchTo(context);
+	move_placed(shard, context);
 	foreach(cell, sl_map_ids_of_shard(shard->id))
 		moves = list_concat(moves, record_of_map(lfirst_int(cell), shard, mode, parallel));
 	SPI_commit();

@@ -117,4 +117,15 @@ ok($c->poll("SELECT count(*) = 0 FROM shardlet.moves WHERE open"), '... and the 
 is($c->sql("SELECT count(*) FROM shardlet.rebalance_plan('m', 'rows')"), 0, '... with nothing left to do');
 is($c->sql('SELECT count(*) FROM orders'), 20 * 19 + 20000, '... and all rows');
 
+### move_table
+
+$c->sql("CREATE TABLE placed (id int PRIMARY KEY); INSERT INTO placed SELECT generate_series(1, 100); SELECT shardlet.place('placed', 's1')");
+is($c->sqlstate("SET shardlet.fault = 'move_table_between:stop'; CALL shardlet.move_table('placed', 's2')"), 'lost', 'move_table: the router dies in between');
+$c->start($c->router);
+ok($c->poll("SELECT shard = 's1' FROM shardlet.tables WHERE tbl = 'placed'::regclass"), '... and the table is where it was');
+is($c->sql('SELECT count(*) FROM placed'), 100, '... with its rows');
+is($c->sqlstate("CALL shardlet.move_table('placed', 's2')"), '', 'move_table works');
+is($c->sql("SELECT count(*), max(shard) FROM placed, shardlet.tables WHERE tbl = 'placed'::regclass"), '100|s2', '... with all rows');
+is($c->shard_sql(1, "SELECT to_regclass('placed') IS NULL"), 't', '... and nothing is left');
+
 done_testing();
