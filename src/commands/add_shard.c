@@ -355,16 +355,15 @@ catch_up(const char *name, bool maps_differ, bool lacks_maps, bool takeover)
 	if (shard->state == SL_STATE_OFFLINE)
 		return;
 	sl_publish_claim(shard, takeover);
+
+	/* It knows nothing that could be lost, or rebuild_map() is going to use it. */
+	if (lacks_maps || takeover)
+		sl_state_exempt(shard->id);
 	sl_ddl_replay(shard);
 	if (maps_differ)
-	{
-		/* Nothing of what it knows of this router's maps is lost by that. */
-		if (lacks_maps)
-			sl_state_exempt(shard->id);
 		sl_publish_all_to(shard);
-		sl_state_exempt(0);
-	}
 	sl_reference_catch_up(shard);
+	sl_state_exempt(0);
 }
 
 /* add_shard(shard, conninfo, region, weight, client_address, install, takeover) */

@@ -241,7 +241,7 @@ insert_piece(const SlMapComparison *comparison, SlMap *map, const SlShardletRow 
 /* What a segment is to become: which shardlet it is like, and whose it is. */
 typedef struct Target
 {
-	const SlKnownShardlet *like;	/* NULL: nobody owns it */
+	const SlKnownShardlet *like;	/* NULL: it has no owner */
 	SlShard    *owner;
 } Target;
 

@@ -3,7 +3,7 @@
  *		A map, cut at the borders of shardlets that may overlap.
  *
  * What router and shards know of a map may be cut differently.  To compare it, the
- * borders of all shardlets are sorted; between two neighbours lies a segment, which
+ * borders of all shardlets are sorted; between two of them lies a segment, which
  * each shardlet has as a whole or not at all.
  *
  * hash:	a border is a token

@@ -33,7 +33,7 @@
 /* How often unequal versions are read again, and how long at most. */
 #define STEP_MS 50
 #define ROUNDS 3
-#define LONGEST_MS 10000
+#define MAX_WAIT_MS 10000
 
 /* Are there transactions of routers that are prepared on the shard? */
 static const char prepared_sql[] =
@@ -249,11 +249,11 @@ read_again(SlShard *shard, SlConn *conn, bool *may_change)
 		(void) sl_recover_shard(shard, conn, &finished);
 	if (conn->state != SL_CONN_OPEN)
 		return sl_failure_unreachable(NameStr(shard->name), "The connection was lost.");
-	result = sl_remote_try(conn, prepared_sql, 0, NULL, sl_wait_deadline(LONGEST_MS), &failure);
+	result = sl_remote_try(conn, prepared_sql, 0, NULL, sl_wait_deadline(MAX_WAIT_MS), &failure);
 	if (failure != NULL)
 		return failure;
 	*may_change = sl_remote_bool(result, 0, 0) || RecoveryInProgress();
-	result = sl_remote_try(conn, SL_STATE_SQL, 1, &conn->router, sl_wait_deadline(LONGEST_MS), &failure);
+	result = sl_remote_try(conn, SL_STATE_SQL, 1, &conn->router, sl_wait_deadline(MAX_WAIT_MS), &failure);
 	if (failure == NULL && result != NULL)
 		sl_conn_note_state(conn, result);
 	return failure;
@@ -262,7 +262,7 @@ read_again(SlShard *shard, SlConn *conn, bool *may_change)
 static SlFailure *
 judge(SlShard *shard, SlConn *conn)
 {
-	TimestampTz last = sl_wait_deadline(LONGEST_MS);
+	TimestampTz last = sl_wait_deadline(MAX_WAIT_MS);
 	Finding		finding = compare_state(shard, conn);
 	SlFailure  *failure;
 
