@@ -119,10 +119,8 @@ SELECT shardlet.assign_range('refuse_range', 's1', 0, 5) > 0;
 SELECT shardlet.distribute('t', 'refuse_range', 'id');
 \set VERBOSITY default
 
--- A row that a shard does not take.
-CREATE FUNCTION odd(bigint) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT $1 % 2 = 1';
-SELECT count(*) FROM shardlet.execute(NULL, 'CREATE SCHEMA IF NOT EXISTS refuse');
-SELECT count(*) FROM shardlet.execute(NULL, $$CREATE FUNCTION refuse.odd(bigint) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT $1 % 2 = 0'$$);
+-- A row that a shard does not take: the function is the same there, and depends on the database.
+CREATE FUNCTION odd(bigint) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT $1 % 2 = CASE WHEN current_database() ~ ''_s[0-9]$'' THEN 0 ELSE 1 END';
 CREATE TABLE odds (k bigint PRIMARY KEY CHECK (odd(k)));
 INSERT INTO odds SELECT g FROM generate_series(1, 19, 2) g;
 \set VERBOSITY terse

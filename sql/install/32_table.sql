@@ -18,6 +18,17 @@ CREATE TABLE shardlet.catalog_analyzed (
 	CONSTRAINT catalog_analyzed_pkey PRIMARY KEY (relid, shard_id)
 );
 
+-- What the router has created on shards because tables need it, by names that are the shards': src/ddl/object_list.c, which
+-- knows the columns by number.  Map 0 stands for placed and reference tables.
+CREATE TABLE shardlet.catalog_object (
+	kind name NOT NULL,
+	object text NOT NULL,
+	shard_id int NOT NULL,
+	map_id int NOT NULL,
+	CONSTRAINT catalog_object_pkey PRIMARY KEY (kind, object, shard_id, map_id)
+);
+SELECT pg_catalog.pg_extension_config_dump('shardlet.catalog_object', '');
+
 CREATE FUNCTION shardlet.distribute(
 	tbl regclass,
 	map name,

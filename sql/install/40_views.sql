@@ -142,7 +142,19 @@ FROM shardlet.catalog_missed_ddl d
 	LEFT JOIN shardlet.shards s ON s.id = d.shard_id;
 COMMENT ON VIEW shardlet.missed_ddl IS 'DDL that offline shards execute before they are online again, in this order of id';
 
-GRANT SELECT ON shardlet.tables TO PUBLIC;
+CREATE VIEW shardlet.objects AS
+SELECT
+	o.object,
+	o.kind::text AS kind,
+	m.map,
+	pg_catalog.array_agg(s.shard ORDER BY s.shard) AS shards
+FROM shardlet.catalog_object o
+	JOIN shardlet.shards s ON s.id = o.shard_id
+	LEFT JOIN shardlet.catalog_map m USING (map_id)
+GROUP BY o.object, o.kind, m.map;
+COMMENT ON VIEW shardlet.objects IS 'functions, types, schemas and roles that the router has created on shards because tables need them';
+
+GRANT SELECT ON shardlet.tables, shardlet.objects TO PUBLIC;
 GRANT SELECT ON shardlet.shards, shardlet.maps, shardlet.map_shards, shardlet.shardlets,
 	shardlet.map_documents TO PUBLIC;
 GRANT USAGE ON SCHEMA shardlet TO PUBLIC;

@@ -79,8 +79,10 @@ read_definitions(const SlMap *map, SlShard *source, SlShard *target)
 		if (!is_of_map(table, map))
 			continue;
 		definition = read_definition(table, source_reply, target_reply);
-		if (definition != NULL)
-			result = lappend(result, definition);
+		if (definition == NULL)
+			continue;
+		definition->map_id = map->id;
+		result = lappend(result, definition);
 	}
 	return result;
 }

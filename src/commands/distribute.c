@@ -59,6 +59,7 @@ make_arrival(Oid relid, List *options, const SlMap *map)
 	arrival->homes = sl_table_homes(arrival->target);
 	sl_missing_shards_check(&arrival->homes, true, false);
 	arrival->definition = sl_definition_read_local(relid);
+	arrival->definition->map_id = map != NULL ? map->id : 0;
 	return arrival;
 }
 

@@ -584,6 +584,7 @@ plan_table(SlDdl *ddl, SlTable *table)
 	alteration->expressions = sl_privilege_stored(table->relid);
 	if (sl_ddl_is_remote(table))
 		alteration->constraints = sl_ddl_list_constraints(table->relid);
+	sl_ddl_watch_alter(ddl, table);
 	ddl->state = alteration;
 	ddl->finish = finish_alter;
 	ddl->is_separate = ddl->is_router_first = sl_ddl_is_remote(table) && is_detached_concurrently(statement);

@@ -200,6 +200,7 @@ sl_ddl_plan_create_statistics(SlDdl *ddl)
 		return false;
 	sl_ddl_lock(relation, ShareUpdateExclusiveLock);
 	check_statistics(statement, table);
+	sl_ddl_watch_needs(ddl, table);
 	sl_ddl_run_on_router(ddl, statement);
 	changes = sl_ddl_rename_in(ddl, NIL, relation, sl_ddl_name(table->relid));
 	sl_ddl_add_step(ddl, sl_table_homes(table), sl_ddl_changed(ddl, sl_ddl_whole(ddl), changes));

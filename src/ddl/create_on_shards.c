@@ -2,10 +2,8 @@
  * create_on_shards.c
  *		Makes a table on shards, phase by phase, in the session's transaction.
  *
- * What a shard may have already is looked up first.  A schema is used as it is,
- * and so is a type of the same definition; another type of that name is an error
- * (SL006).  Extensions and functions are not made: a shard that lacks one is an
- * error that says what to do.  A role that a shard lacks gets no grant there.
+ * What the table needs comes first (create_objects.c).  A role that a shard lacks is
+ * created there (create_role.c); if it cannot be, it gets no grant there.
  *
  * Serial and identity columns: values come from the router's sequence.  A shard
  * that has the extension gets next_id() as the default of such a column, if it
@@ -21,18 +19,12 @@
 #include "utils/guc.h"
 
 #include "base/base.h"
+#include "ddl/create_on_shards.h"
 #include "ddl/definition.h"
 
-/* The shards that a command goes to. */
-typedef struct Round
-{
-	SlReply    *replies;
-	int			count;
-} Round;
-
 /* Queries all shards; operators and names in the query are PostgreSQL's. */
-static void
-query_all(Round *round, const char *sql, int count, const char *const *params)
+void
+sl_round_query(SlRound *round, const char *sql, int count, const char *const *params)
 {
 	int			level = sl_definition_begin_output();
 
@@ -40,134 +32,56 @@ query_all(Round *round, const char *sql, int count, const char *const *params)
 	AtEOXact_GUC(true, level);
 }
 
-static void
-query_about(Round *round, const char *sql, const char *name)
+void
+sl_round_query_about(SlRound *round, const char *sql, const char *name)
 {
-	query_all(round, sql, 1, &name);
+	sl_round_query(round, sql, 1, &name);
 }
 
-static void
-run_on_all(Round *round, const char *sql)
+void
+sl_round_run(SlRound *round, const char *sql)
 {
 	sl_command_everywhere(round->replies, round->count, sql, 0, NULL, true);
 }
 
-static bool
-says_yes(const SlReply *reply)
+bool
+sl_round_says_yes(const SlReply *reply)
 {
 	return reply->value != NULL && reply->value[0] == 't';
 }
 
 /* Returns those that said no to the last question, or did not say yes. */
-static Round
-without_yes(const Round *round)
+SlRound
+sl_round_without_yes(const SlRound *round)
 {
-	Round		result = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
+	SlRound		result = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
 
 	for (int i = 0; i < round->count; i++)
 	{
-		if (!says_yes(&round->replies[i]))
+		if (!sl_round_says_yes(&round->replies[i]))
 			result.replies[result.count++] = round->replies[i];
 	}
 	return result;
 }
 
 static void
-create_schema(Round *round, const SlDefinitionItem *item)
-{
-	Round		missing;
-
-	query_about(round, "SELECT pg_catalog.count(*) > 0 FROM pg_catalog.pg_namespace WHERE nspname = $1::text", item->name);
-	missing = without_yes(round);
-	run_on_all(&missing, item->ddl);
-}
-
-static void
-check_extension(Round *round, const SlDefinitionItem *item)
-{
-	Round		missing;
-	const char *shard;
-
-	query_about(round, "SELECT pg_catalog.count(*) > 0 FROM pg_catalog.pg_extension WHERE extname = $1::text", item->name);
-	missing = without_yes(round);
-	if (missing.count == 0)
-		return;
-	shard = NameStr(missing.replies[0].shard->name);
-	ereport(ERROR,
-			errcode(ERRCODE_UNDEFINED_OBJECT),
-			errmsg("shard \"%s\" lacks extension \"%s\"", shard, item->name),
-			errdetail("The table uses objects of that extension."),
-			errhint("SELECT shardlet.execute(NULL, '%s');", item->ddl));
-}
-
-static void
-check_function(Round *round, const SlDefinitionItem *item)
-{
-	Round		missing;
-
-	query_about(round, "SELECT pg_catalog.to_regprocedure($1::text) IS NOT NULL", item->name);
-	missing = without_yes(round);
-	if (missing.count == 0)
-		return;
-	ereport(ERROR,
-			errcode(ERRCODE_UNDEFINED_FUNCTION),
-			errmsg("shard \"%s\" lacks function %s",
-				   NameStr(missing.replies[0].shard->name), item->name),
-			errdetail("A trigger, default, constraint or index of the table calls it, and those work on the shards."),
-			errhint("Create the function on the shards with shardlet.execute() first."));
-}
-
-static void
-create_type(Round *round, const SlDefinitionItem *item)
-{
-	Round		missing = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
-
-	query_about(round, sl_definition_type_sql, item->name);
-	for (int i = 0; i < round->count; i++)
-	{
-		const SlReply *reply = &round->replies[i];
-
-		if (reply->value == NULL)
-			missing.replies[missing.count++] = *reply;
-		else if (item->ddl != NULL && strcmp(item->ddl, reply->value) != 0)
-			ereport(ERROR,
-					errcode(SL_ERR_DIFFERENT),
-					errmsg("type %s differs on shard \"%s\"",
-						   item->name, NameStr(reply->shard->name)),
-					errdetail("Here: %s\nOn the shard: %s", item->ddl,
-							  reply->value[0] != '\0' ? reply->value : "a type of another kind"),
-					errhint("Rename or drop the type on the shard."));
-	}
-	if (missing.count == 0)
-		return;
-	if (item->ddl == NULL)
-		ereport(ERROR,
-				errcode(ERRCODE_UNDEFINED_OBJECT),
-				errmsg("shard \"%s\" lacks type %s",
-					   NameStr(missing.replies[0].shard->name), item->name),
-				errdetail("It is no enum, domain, range or composite type of its own."),
-				errhint("Create the type on the shards with shardlet.execute() first."));
-	run_on_all(&missing, item->ddl);
-}
-
-static void
-create_table(Round *round, const SlDefinition *definition, const SlDefinitionItem *item)
+create_table(SlRound *round, const SlDefinition *definition, const SlDefinitionItem *item)
 {
 	const char *params[] = {definition->schema, item->name};
 
-	query_all(round, "SELECT pg_catalog.count(*) > 0 FROM pg_catalog.pg_class c"
-			  " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-			  " WHERE n.nspname = $1::text AND c.relname = $2::text", lengthof(params), params);
+	sl_round_query(round, "SELECT pg_catalog.count(*) > 0 FROM pg_catalog.pg_class c"
+				   " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+				   " WHERE n.nspname = $1::text AND c.relname = $2::text", lengthof(params), params);
 	for (int i = 0; i < round->count; i++)
 	{
-		if (says_yes(&round->replies[i]))
+		if (sl_round_says_yes(&round->replies[i]))
 			ereport(ERROR,
 					errcode(SL_ERR_EXISTS),
 					errmsg("relation \"%s.%s\" already exists on shard \"%s\"",
 						   definition->schema, item->name, NameStr(round->replies[i].shard->name)),
 					errhint("Drop or rename it there; shardlet.attach() adopts tables that the shards have."));
 	}
-	run_on_all(round, item->ddl);
+	sl_round_run(round, item->ddl);
 }
 
 /* Does the shard have the function next_id()? */
@@ -178,9 +92,9 @@ sl_definition_has_next_id(void)
 }
 
 static void
-set_id_default(Round *round, const SlDefinitionItem *item)
+set_id_default(SlRound *round, const SlDefinitionItem *item)
 {
-	Round		able = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
+	SlRound		able = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
 
 	if (!sl_definition_has_next_id())
 		return;
@@ -189,7 +103,7 @@ set_id_default(Round *round, const SlDefinitionItem *item)
 		if (!round->replies[i].shard->bare)
 			able.replies[able.count++] = round->replies[i];
 	}
-	run_on_all(&able, item->ddl);
+	sl_round_run(&able, item->ddl);
 }
 
 /*
@@ -207,11 +121,13 @@ static const char maintain_sql[] =
 "SELECT CASE WHEN pg_catalog.current_setting('server_version_num')::int < 170000 THEN 'never'" ROLE_SQL;
 
 static void
-grant_on_shards(Round *round, const SlDefinitionItem *item)
+grant_on_shards(SlRound *round, const SlDefinitionItem *item, int32 map_id)
 {
-	Round		able = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
+	SlRound		able = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
 
-	query_about(round, strcmp(item->kind, "grant") == 0 ? role_sql : maintain_sql, item->name);
+	if (strcmp(item->kind, "grant_owner") != 0)
+		sl_role_create(round, item->name, map_id);
+	sl_round_query_about(round, strcmp(item->kind, "grant_maintain") == 0 ? maintain_sql : role_sql, item->name);
 	for (int i = 0; i < round->count; i++)
 	{
 		const SlReply *reply = &round->replies[i];
@@ -223,7 +139,7 @@ grant_on_shards(Round *round, const SlDefinitionItem *item)
 					errmsg("role \"%s\" does not exist on shard \"%s\", its privileges are left out there",
 						   item->name, NameStr(reply->shard->name)));
 	}
-	run_on_all(&able, item->ddl);
+	sl_round_run(&able, item->ddl);
 }
 
 /*
@@ -237,25 +153,25 @@ static const char owner_sql[] =
 " AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE'))";
 
 static void
-set_owner(Round *round, const SlDefinition *definition, const SlDefinitionItem *item)
+set_owner(SlRound *round, const SlDefinition *definition, const SlDefinitionItem *item)
 {
 	const char *params[] = {item->name, definition->schema};
-	Round		able = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
+	SlRound		able = {palloc0(sizeof(SlReply) * Max(round->count, 1)), 0};
 
-	query_all(round, owner_sql, lengthof(params), params);
+	sl_round_query(round, owner_sql, lengthof(params), params);
 	for (int i = 0; i < round->count; i++)
 	{
-		if (says_yes(&round->replies[i]))
+		if (sl_round_says_yes(&round->replies[i]))
 			able.replies[able.count++] = round->replies[i];
 	}
-	run_on_all(&able, item->ddl);
+	sl_round_run(&able, item->ddl);
 }
 
 /* Those of the shards on which a superuser writes, and can do so as a table's owner, or the others. */
-static Round
+static SlRound
 choose_by_owner(const SlReply *replies, int count, bool as_owner)
 {
-	Round		result = {palloc0(sizeof(SlReply) * Max(count, 1)), 0};
+	SlRound		result = {palloc0(sizeof(SlReply) * Max(count, 1)), 0};
 
 	for (int i = 0; i < count; i++)
 	{
@@ -277,29 +193,29 @@ sl_definition_copy_as_owner(List *shards, bool is_on)
 {
 	int			count;
 	SlReply    *replies = sl_command_begin(shards, true, &count);
-	Round		able = choose_by_owner(replies, count, true);
+	SlRound		able = choose_by_owner(replies, count, true);
 
-	run_on_all(&able, is_on ? "SELECT shardlet.copy_as_owner(true, true)" : "SELECT shardlet.copy_as_owner(false, true)");
+	sl_round_run(&able, is_on ? "SELECT shardlet.copy_as_owner(true, true)" : "SELECT shardlet.copy_as_owner(false, true)");
 }
 
 /* Rows exist already, and are checked as the table's owner. */
 static void
-create_check(Round *round, const SlDefinition *definition, const SlDefinitionItem *item)
+create_check(SlRound *round, const SlDefinition *definition, const SlDefinitionItem *item)
 {
 	char	   *name = quote_qualified_identifier(definition->schema, definition->name);
-	Round		able = choose_by_owner(round->replies, round->count, true);
-	Round		others = choose_by_owner(round->replies, round->count, false);
+	SlRound		able = choose_by_owner(round->replies, round->count, true);
+	SlRound		others = choose_by_owner(round->replies, round->count, false);
 
-	run_on_all(&able, psprintf("SELECT shardlet.run_as_owner(%s::pg_catalog.regclass, %s)", quote_literal_cstr(name),
-							   quote_literal_cstr(item->ddl)));
-	run_on_all(&others, item->ddl);
+	sl_round_run(&able, psprintf("SELECT shardlet.run_as_owner(%s::pg_catalog.regclass, %s)", quote_literal_cstr(name),
+								 quote_literal_cstr(item->ddl)));
+	sl_round_run(&others, item->ddl);
 }
 
 /* Without a role that it is for, a policy is left out: no user sees more rows without it. */
 static void
-create_policy(Round *round, const SlDefinition *definition, const SlDefinitionItem *item)
+create_policy(SlRound *round, const SlDefinition *definition, const SlDefinitionItem *item)
 {
-	Round		able = *round;
+	SlRound		able = *round;
 	ListCell   *cell;
 
 	foreach(cell, definition->items)
@@ -308,30 +224,25 @@ create_policy(Round *round, const SlDefinition *definition, const SlDefinitionIt
 
 		if (strcmp(role->kind, "policy_role") != 0 || strcmp(role->name, item->name) != 0)
 			continue;
-		query_about(&able, "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text)", role->ddl);
+		sl_role_create(&able, role->ddl, definition->map_id);
+		sl_round_query_about(&able, "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1::text)", role->ddl);
 		for (int i = 0; i < able.count; i++)
 		{
-			if (says_yes(&able.replies[i]))
+			if (sl_round_says_yes(&able.replies[i]))
 				ereport(NOTICE,
 						errmsg("role \"%s\" does not exist on shard \"%s\", policy \"%s\" is left out there",
 							   role->ddl, NameStr(able.replies[i].shard->name), item->name));
 		}
-		able = without_yes(&able);
+		able = sl_round_without_yes(&able);
 	}
-	run_on_all(&able, item->ddl);
+	sl_round_run(&able, item->ddl);
 }
 
 static void
-create_item(Round *round, const SlDefinition *definition, const SlDefinitionItem *item)
+create_item(SlRound *round, const SlDefinition *definition, const SlDefinitionItem *item)
 {
-	if (strcmp(item->kind, "schema") == 0)
-		create_schema(round, item);
-	else if (strcmp(item->kind, "extension") == 0)
-		check_extension(round, item);
-	else if (strcmp(item->kind, "function") == 0)
-		check_function(round, item);
-	else if (strcmp(item->kind, "type") == 0)
-		create_type(round, item);
+	if (item->phase <= SL_PHASE_TYPES)
+		sl_object_create(round, definition, item);
 	else if (strcmp(item->kind, "table") == 0)
 		create_table(round, definition, item);
 	else if (strcmp(item->kind, "owner") == 0)
@@ -340,12 +251,12 @@ create_item(Round *round, const SlDefinition *definition, const SlDefinitionItem
 		create_check(round, definition, item);
 	else if (strcmp(item->kind, "id_default") == 0)
 		set_id_default(round, item);
-	else if (strcmp(item->kind, "grant") == 0 || strcmp(item->kind, "grant_maintain") == 0)
-		grant_on_shards(round, item);
+	else if (strncmp(item->kind, "grant", strlen("grant")) == 0)
+		grant_on_shards(round, item, definition->map_id);
 	else if (strcmp(item->kind, "policy") == 0)
 		create_policy(round, definition, item);
 	else if (item->ddl != NULL && strcmp(item->kind, "policy_role") != 0)
-		run_on_all(round, item->ddl);
+		sl_round_run(round, item->ddl);
 }
 
 /*
@@ -355,7 +266,7 @@ create_item(Round *round, const SlDefinition *definition, const SlDefinitionItem
 void
 sl_definition_create(List *shards, const SlDefinition *definition, SlPhase first, SlPhase last)
 {
-	Round		round;
+	SlRound		round;
 	ListCell   *cell;
 
 	round.replies = sl_command_begin(shards, true, &round.count);

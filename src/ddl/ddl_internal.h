@@ -30,6 +30,7 @@ struct SlDdl
 	bool		is_top_level;
 	bool		is_separate;	/* outside of the transaction, shards first */
 	bool		is_router_first;	/* though it is separate */
+	bool		keeps_columns;	/* CASCADE must not drop columns of tables */
 	List	   *shards;			/* that must be available: SlShards */
 	List	   *offline;		/* those of them that execute it later */
 	char	   *condition;		/* for these: see SlDdlStep */
@@ -40,6 +41,10 @@ struct SlDdl
 	List	   *local;			/* statements to run on the router, in this
 								 * order */
 	List	   *steps;			/* SlDdlSteps, in this order */
+	const SlTable *watched;		/* whose parts may need more objects than
+								 * before, or NULL */
+	List	   *referenced;		/* ObjectAddresses of what they refer to
+								 * before the statement runs */
 	void		(*finish) (SlDdl *ddl); /* or NULL */
 	void	   *state;			/* for "finish" */
 };
@@ -77,6 +82,7 @@ extern void sl_ddl_send(SlDdl *ddl);
 extern void sl_ddl_run_now(List *shards, char *sql);
 extern SlReply *sl_ddl_query_shard(List *shards, const char *sql, const char *param, int *count);
 extern List *sl_ddl_shards_with_role(List *shards, const char *role);
+extern void sl_ddl_create_role(List *shards, const char *role, int32 map_id);
 extern List *sl_ddl_shards_that(List *shards, const char *sql, const char *param, bool answer);
 
 /* offline_shard.c */
@@ -99,6 +105,7 @@ extern char *sl_ddl_literal(const char *value);
 /* target_tables.c */
 extern SlTable *sl_ddl_table(const RangeVar *relation);
 extern SlTable *sl_ddl_table_by_names(List *names);
+extern SlTable *sl_ddl_table_by_oid(Oid relid);
 extern void sl_ddl_lock(const RangeVar *relation, LOCKMODE mode);
 extern void sl_ddl_check_owner(Oid relid);
 extern char *sl_ddl_name(Oid relid);
@@ -151,10 +158,44 @@ extern void sl_ddl_open_attached(SlDdl *ddl, const AlterTableCmd *command);
 extern void sl_ddl_unguard_attached(const AlterTableCmd *command);
 extern void sl_ddl_guard_detached(SlDdl *ddl, const AlterTableCmd *command);
 
+/* object_list.c: objects that the router has created on shards */
+typedef struct SlListedObject
+{
+	char	   *kind;			/* schema, function, type or role */
+	char	   *name;			/* qualified */
+	Oid			oid;			/* of the router */
+} SlListedObject;
+
+extern Oid	sl_object_class(const char *kind);
+extern Oid	sl_object_find(const char *kind, const char *object);
+extern char *sl_object_name(const char *kind, Oid oid);
+extern Oid	sl_object_schema(const SlListedObject *object);
+extern List *sl_object_note_names(void);
+extern void sl_object_follow_names(const List *noted);
+
+/* object_needs.c */
+typedef struct SlDependents
+{
+	List	   *shards;			/* of tables that need the object */
+	int32		map_id;			/* of one of them, or 0 */
+	List	   *drops;			/* SlDdlSteps that drop the parts that do */
+} SlDependents;
+
+extern int32 sl_ddl_map_id(const SlTable *table);
+extern void sl_ddl_watch_needs(SlDdl *ddl, const SlTable *table);
+extern void sl_ddl_watch_alter(SlDdl *ddl, const SlTable *table);
+extern void sl_ddl_create_needs(const SlDdl *ddl);
+extern SlDependents sl_ddl_find_dependents(Oid class_id, Oid object_id);
+
 /* function.c */
-extern void sl_ddl_add_function(SlDdl *ddl, List *shards, Oid function);
 extern bool sl_ddl_plan_create_function(SlDdl *ddl);
 extern bool sl_ddl_plan_alter_function(SlDdl *ddl);
+extern bool sl_ddl_plan_rename_function(SlDdl *ddl);
+extern bool sl_ddl_plan_function_schema(SlDdl *ddl);
+extern bool sl_ddl_plan_owner(SlDdl *ddl);
+
+/* drop_objects.c */
+extern bool sl_ddl_plan_drop_objects(SlDdl *ddl);
 
 /* trigger.c */
 extern bool sl_ddl_plan_create_trigger(SlDdl *ddl);

@@ -15,8 +15,9 @@
 typedef enum SlPhase
 {
 	SL_PHASE_COLUMNS,			/* no commands: columns one by one, to compare */
-	SL_PHASE_NEEDS,				/* schemas, extensions, functions */
-	SL_PHASE_TYPES,
+	SL_PHASE_NEEDS,				/* schemas, extensions */
+	SL_PHASE_TYPES,				/* and functions, in the order of their
+								 * dependencies */
 	SL_PHASE_TABLE,				/* the table and its partitions; rows may come */
 	SL_PHASE_KEYS,				/* primary keys, unique, exclusion */
 	SL_PHASE_INDEXES,
@@ -40,7 +41,7 @@ typedef struct SlDefinitionItem
 	int			level;			/* 0: of the table; above: of a partition */
 } SlDefinitionItem;
 
-/* How a table was made. */
+/* How a table was made, or what one of its parts needs. */
 typedef struct SlDefinition
 {
 	char	   *schema;
@@ -48,16 +49,24 @@ typedef struct SlDefinition
 	List	   *items;			/* of SlDefinitionItem, in order */
 	List	   *partitions;		/* of RangeVar, if received_ddl.c has found
 								 * them */
+	int32		map_id;			/* that objects are listed for; 0: none */
+	const char *replaced;		/* name of a function that is being changed */
+	const char *replaced_ddl;	/* what it was before */
 } SlDefinition;
 
 /* table_definition_sql.c */
 extern const char sl_definition_sql[];
 extern const char sl_definition_policy_sql[];
 extern const char sl_definition_type_sql[];
+extern const char sl_definition_referenced_sql[];
+extern const char sl_definition_needs_sql[];
+extern const char sl_definition_dependent_sql[];
+extern const char sl_definition_required_sql[];
 
 /* table_definition.c */
 extern int	sl_definition_begin_output(void);
 extern SlDefinition *sl_definition_read_local(Oid relid);
+extern SlDefinition *sl_definition_read_needs(Oid class_id, Oid object_id);
 extern SlDefinition *sl_definition_read_remote(SlConn *conn, const char *schema,
 											   const char *name);
 extern SlDefinitionItem *sl_definition_find(const SlDefinition *definition,
@@ -68,6 +77,17 @@ extern bool sl_definition_has_next_id(void);
 extern void sl_definition_create(List *shards, const SlDefinition *definition,
 								 SlPhase first, SlPhase last);
 extern void sl_definition_copy_as_owner(List *shards, bool is_on);
+
+/* object_list.c */
+extern void sl_object_list_lock(void);
+extern bool sl_object_list_has(const char *kind, const char *object, int32 shard_id);
+extern void sl_object_list_add(const char *kind, const char *object, int32 shard_id, int32 map_id);
+extern void sl_object_list_remove(const char *kind, const char *object);
+extern int32 sl_object_list_map(const char *kind, const char *object);
+extern List *sl_object_list_shards(const char *kind, const char *object);
+
+/* create_objects.c */
+extern void sl_object_set_owner(List *shards, const SlDefinition *definition);
 
 /* policy.c */
 extern void sl_policy_check_bypass(Oid relid, List *shards);

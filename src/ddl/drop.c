@@ -217,6 +217,6 @@ sl_ddl_plan_drop(SlDdl *ddl)
 		case OBJECT_POLICY:
 			return sl_ddl_plan_drop_policy(ddl);
 		default:
-			return false;
+			return sl_ddl_plan_drop_objects(ddl);
 	}
 }

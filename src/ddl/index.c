@@ -141,6 +141,8 @@ sl_ddl_plan_create_index(SlDdl *ddl)
 	sl_ddl_lock(statement->relation, statement->concurrent ? ShareUpdateExclusiveLock : ShareLock);
 	if (statement->concurrent)
 		mark_separate(ddl, table, "CREATE INDEX CONCURRENTLY");
+	else
+		sl_ddl_watch_needs(ddl, table);
 	if (sl_ddl_is_remote(table))
 	{
 		create_shell_index(ddl, table);

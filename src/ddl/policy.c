@@ -9,7 +9,7 @@
  * applies an error instead of a filter.
  *
  * A policy is sent as the router's catalog has it, so that all names in it are
- * qualified.  A policy for a role that a shard lacks is left out there.  ALTER POLICY
+ * qualified.  A policy for a role that a shard lacks, and that cannot be created, is left out there.  ALTER POLICY
  * and RENAME create the policy again, because a shard may not have it yet.
  */
 #include "postgres.h"
@@ -163,7 +163,10 @@ find_able_shards(const Policy *policy, List *roles)
 	ListCell   *cell;
 
 	foreach(cell, roles)
+	{
+		sl_ddl_create_role(result, lfirst(cell), sl_ddl_map_id(policy->table));
 		result = sl_ddl_shards_with_role(result, lfirst(cell));
+	}
 	return result;
 }
 
@@ -229,6 +232,7 @@ plan_policy(SlDdl *ddl, const RangeVar *relation, char *old_name, char *name)
 	policy->table = table;
 	policy->old_name = old_name;
 	policy->name = name;
+	sl_ddl_watch_needs(ddl, table);
 	ddl->state = policy;
 	ddl->finish = finish_policy;
 	sl_ddl_add_shards(ddl, sl_table_homes(table));

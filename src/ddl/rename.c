@@ -21,6 +21,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "ddl/definition.h"
 #include "executor/multi_shard.h"
 
 /* What renames a thing of a table: "RENAME COLUMN", for instance. */
@@ -155,13 +156,31 @@ check_schema_at_rest(Oid schema)
 	}
 }
 
+/* Returns the shards that have a schema, or objects in it, because the router created them. */
+static List *
+find_listed_shards(Oid schema)
+{
+	List	   *result = NIL;
+	ListCell   *cell;
+
+	foreach(cell, sl_object_note_names())
+	{
+		const SlListedObject *object = lfirst(cell);
+
+		if (sl_object_schema(object) == schema)
+			result = list_concat_unique_ptr(result, sl_object_list_shards(object->kind, object->name));
+	}
+	return result;
+}
+
 /* A schema with distributed tables must have the same name on the shards. */
 static bool
 plan_rename_schema(SlDdl *ddl)
 {
 	RenameStmt *statement = (RenameStmt *) ddl->node;
 	Oid			schema = get_namespace_oid(statement->subname, true);
-	List	   *shards = OidIsValid(schema) ? sl_ddl_shards_with_schema(schema) : NIL;
+	List	   *shards = OidIsValid(schema) ?
+	list_concat_unique_ptr(sl_ddl_shards_with_schema(schema), find_listed_shards(schema)) : NIL;
 
 	if (shards == NIL)
 		return false;
@@ -244,7 +263,7 @@ sl_ddl_plan_rename(SlDdl *ddl)
 		case OBJECT_DOMCONSTRAINT:
 			return sl_ddl_plan_type_name(ddl, (List *) statement->object);
 		default:
-			return false;
+			return sl_ddl_plan_rename_function(ddl);
 	}
 }
 
@@ -274,6 +293,8 @@ sl_ddl_plan_schema(SlDdl *ddl)
 
 	if (statement->objectType == OBJECT_TYPE || statement->objectType == OBJECT_DOMAIN)
 		return sl_ddl_plan_type_name(ddl, (List *) statement->object);
+	if (sl_ddl_plan_function_schema(ddl))
+		return true;
 	if (statement->objectType != OBJECT_TABLE)
 		return false;
 	table = sl_ddl_table(statement->relation);

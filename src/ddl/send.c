@@ -9,6 +9,7 @@
 #include "utils/lsyscache.h"
 
 #include "base/base.h"
+#include "ddl/create_on_shards.h"
 #include "ddl/ddl_internal.h"
 #include "executor/multi_shard.h"
 
@@ -226,6 +227,16 @@ sl_ddl_shards_that(List *shards, const char *sql, const char *param, bool answer
 			result = lappend(result, replies[i].shard);
 	}
 	return result;
+}
+
+/* Creates a role on those of the shards that lack it, where that is possible. */
+void
+sl_ddl_create_role(List *shards, const char *role, int32 map_id)
+{
+	SlRound		round;
+
+	round.replies = sl_command_begin(shards, true, &round.count);
+	sl_role_create(&round, role, map_id);
 }
 
 /* Returns the available shards that have a role, and says which have not. */

@@ -66,21 +66,16 @@ add_item(SlDefinition *definition, const char *const *values)
 	definition->items = lappend(definition->items, item);
 }
 
-/* Returns the definition of a table of this database. */
-SlDefinition *
-sl_definition_read_local(Oid relid)
+/* Adds the items that a query of the router's catalogs returns. */
+static void
+read_items(SlDefinition *definition, const char *sql, int count, Oid *types, Datum *params)
 {
 	MemoryContext context = CurrentMemoryContext;
-	char	   *schema = get_namespace_name(get_rel_namespace(relid));
-	char	   *name = get_rel_name(relid);
-	SlDefinition *definition = make_definition(schema, name);
-	Oid			types[] = {TEXTOID, TEXTOID};
-	Datum		params[] = {CStringGetTextDatum(schema), CStringGetTextDatum(name)};
 	int			level = sl_definition_begin_output();
 
 	if (SPI_connect() != SPI_OK_CONNECT ||
-		SPI_execute_with_args(sl_definition_sql, lengthof(types), types, params, NULL, false, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not read the definition of table \"%s\"", name);
+		SPI_execute_with_args(sql, count, types, params, NULL, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read the definition of \"%s\"", definition->name);
 	for (uint64 row = 0; row < SPI_processed; row++)
 	{
 		const char *values[ITEM_COUNT];
@@ -94,6 +89,34 @@ sl_definition_read_local(Oid relid)
 	}
 	SPI_finish();
 	AtEOXact_GUC(true, level);
+}
+
+/* Returns the definition of a table of this database. */
+SlDefinition *
+sl_definition_read_local(Oid relid)
+{
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	char	   *name = get_rel_name(relid);
+	SlDefinition *definition = make_definition(schema, name);
+	Oid			types[] = {TEXTOID, TEXTOID};
+	Datum		params[] = {CStringGetTextDatum(schema), CStringGetTextDatum(name)};
+
+	read_items(definition, sl_definition_sql, lengthof(types), types, params);
+	return definition;
+}
+
+/*
+ * Returns an object of this database, such as a function or a type, and what it needs, as
+ * items of a definition.
+ */
+SlDefinition *
+sl_definition_read_needs(Oid class_id, Oid object_id)
+{
+	SlDefinition *definition = make_definition("", "");
+	Oid			types[] = {OIDOID, OIDOID};
+	Datum		params[] = {ObjectIdGetDatum(class_id), ObjectIdGetDatum(object_id)};
+
+	read_items(definition, sl_definition_needs_sql, lengthof(types), types, params);
 	return definition;
 }
 
@@ -107,8 +130,7 @@ is_complete(const char *const *values)
 		values[ITEM_LEVEL] == NULL)
 		return false;
 	phase = strtol(values[ITEM_PHASE], NULL, 10);
-	return values[ITEM_DDL] != NULL || phase == SL_PHASE_TYPES ||
-		(phase == SL_PHASE_NEEDS && strcmp(values[ITEM_KIND], "schema") != 0);
+	return values[ITEM_DDL] != NULL || phase == SL_PHASE_TYPES;
 }
 
 /*

@@ -58,6 +58,9 @@
 "  WHERE g.rngtypid = y.oid AND g.rngcanonical::pg_catalog.oid = 0)\n" \
 " END AS ddl\n"
 
+/* Defaults that are the router's: see table_definition.c. */
+#define MAKES_IDS_PATTERN "'(\"?nextval\"?[(]|^\"?shardlet\"?[.]\"?next_id\"?[(])'"
+
 /* The policy "p", of table "q"; PUBLIC is a role without name in "roles". */
 #define POLICY_SQL(q) \
 "pg_catalog.format('CREATE POLICY %I ON %s AS %s FOR %s TO %s', p.polname, " q ",\n" \
@@ -67,6 +70,94 @@
 "  FROM pg_catalog.unnest(p.polroles) WITH ORDINALITY o(role, place)))\n" \
 " || COALESCE(' USING (' || pg_catalog.pg_get_expr(p.polqual, p.polrelid) || ')', '')\n" \
 " || COALESCE(' WITH CHECK (' || pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid) || ')', '')\n"
+
+/*
+ * The objects that those in "root" depend on, of all levels, but for what PostgreSQL
+ * brings along and what is below a member of an extension.  "depth" is the longest way
+ * to an object: what is deeper has to be created first.  What tables need is not followed.
+ */
+#define NODE_EDGES_SQL \
+"  SELECT d.refclassid, d.refobjid FROM pg_catalog.pg_depend d\n" \
+"  WHERE d.classid = n.classid AND d.objid = n.objid AND d.deptype IN ('n', 'i')\n" \
+"  UNION SELECT d.refclassid, d.refobjid FROM pg_catalog.pg_type y JOIN pg_catalog.pg_class c ON c.oid = y.typrelid AND c.relkind = 'c'\n" \
+"   JOIN pg_catalog.pg_depend d ON d.classid = 'pg_class'::pg_catalog.regclass AND d.objid = c.oid AND d.deptype = 'n'\n" \
+"  WHERE n.classid = 'pg_type'::pg_catalog.regclass AND y.oid = n.objid\n" \
+"  UNION SELECT d.refclassid, d.refobjid FROM pg_catalog.pg_constraint k\n" \
+"   JOIN pg_catalog.pg_depend d ON d.classid = 'pg_constraint'::pg_catalog.regclass AND d.objid = k.oid AND d.deptype = 'n'\n" \
+"  WHERE n.classid = 'pg_type'::pg_catalog.regclass AND k.contypid = n.objid\n"
+
+/* What is looked at of the objects that "e" refers to. */
+#define NEEDED_SQL(e) \
+e ".refobjid >= 16384 AND " e ".refclassid = ANY (ARRAY['pg_proc', 'pg_type', 'pg_collation', 'pg_operator', 'pg_opclass', 'pg_ts_config', 'pg_ts_dict'," \
+" 'pg_language', 'pg_am', 'pg_class']::pg_catalog.regclass[])\n" \
+"  AND (" e ".refclassid <> 'pg_class'::pg_catalog.regclass OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = " e ".refobjid AND c.relkind = 'S'))"
+
+#define NOT_MEMBER_SQL(classid, objid) \
+"NOT EXISTS (SELECT FROM pg_catalog.pg_depend m WHERE m.classid = " classid " AND m.objid = " objid " AND m.deptype = 'e')"
+
+/* CTEs "node", "type", "func", "other"; they need "root". */
+#define NEEDS_SQL \
+"node(classid, objid, depth, path) AS (\n" \
+" SELECT DISTINCT root.classid::pg_catalog.oid, root.objid, 0, ARRAY[root.classid::pg_catalog.oid || ' ' || root.objid] FROM root\n" \
+" UNION ALL\n" \
+" SELECT e.refclassid, e.refobjid, n.depth + 1, n.path || (e.refclassid || ' ' || e.refobjid)\n" \
+" FROM node n CROSS JOIN LATERAL (\n" \
+NODE_EDGES_SQL \
+"  ) e\n" \
+" WHERE (n.depth = 0 OR n.classid = ANY (ARRAY['pg_proc', 'pg_type']::pg_catalog.regclass[]))\n" \
+"  AND " NEEDED_SQL("e") "\n" \
+"  AND e.refclassid || ' ' || e.refobjid <> ALL (n.path)\n" \
+"  AND " NOT_MEMBER_SQL("n.classid", "n.objid") "\n" \
+"), object AS MATERIALIZED (\n" \
+" SELECT node.classid, node.objid, pg_catalog.max(node.depth) AS depth FROM node\n" \
+" WHERE node.depth > 0 OR node.classid <> ALL (ARRAY['pg_class', 'pg_attrdef', 'pg_constraint', 'pg_trigger', 'pg_statistic_ext', 'pg_policy']::pg_catalog.regclass[])\n" \
+"  OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = node.objid AND c.relkind = 'S' AND node.classid = 'pg_class'::pg_catalog.regclass)\n" \
+" GROUP BY node.classid, node.objid\n" \
+"), own AS MATERIALIZED (\n" \
+" SELECT object.* FROM object WHERE " NOT_MEMBER_SQL("object.classid", "object.objid") "\n" \
+"), wanted AS MATERIALIZED (\n" \
+" SELECT y.*, own.depth FROM own JOIN pg_catalog.pg_type y ON y.oid = own.objid\n" \
+" WHERE own.classid = 'pg_type'::pg_catalog.regclass AND y.typtype <> 'm'\n" \
+"  AND NOT EXISTS (SELECT FROM pg_catalog.pg_type e WHERE e.typarray = y.oid)\n" \
+"  AND NOT EXISTS (SELECT FROM root WHERE root.objid = y.typrelid AND root.classid = 'pg_class'::pg_catalog.regclass)\n" \
+"), type AS MATERIALIZED (\n" \
+TYPE_SQL \
+" FROM wanted y\n" \
+"), func AS MATERIALIZED (\n" \
+" SELECT p.*, own.depth, p.oid::pg_catalog.regprocedure::text AS name\n" \
+" FROM own JOIN pg_catalog.pg_proc p ON p.oid = own.objid WHERE own.classid = 'pg_proc'::pg_catalog.regclass\n" \
+")\n"
+
+/*
+ * Items of the phases 1 and 2.  Besides the objects: who owns a function, whether it runs as its
+ * owner, and who may execute it, where that is not everyone.
+ */
+#define NEEDS_ITEMS_SQL \
+" SELECT DISTINCT 1, 1, 0, 'schema', n.nspname, pg_catalog.format('CREATE SCHEMA IF NOT EXISTS %I', n.nspname)\n" \
+" FROM (SELECT type.typnamespace AS oid FROM type WHERE type.ddl IS NOT NULL UNION SELECT func.pronamespace FROM func) s\n" \
+"  JOIN pg_catalog.pg_namespace n ON n.oid = s.oid\n" \
+" UNION ALL\n" \
+" SELECT DISTINCT 1, 2, 0, 'extension', x.extname, pg_catalog.format('CREATE EXTENSION IF NOT EXISTS %I', x.extname)\n" \
+" FROM object JOIN pg_catalog.pg_depend e ON e.classid = object.classid AND e.objid = object.objid AND e.deptype = 'e'\n" \
+"  AND e.refclassid = 'pg_extension'::pg_catalog.regclass\n" \
+"  JOIN pg_catalog.pg_extension x ON x.oid = e.refobjid WHERE x.extname NOT IN ('shardlet', 'plpgsql')\n" \
+" UNION ALL\n" \
+" SELECT 1, 3, 0, 'required', i.identity, i.type\n" \
+" FROM own CROSS JOIN LATERAL pg_catalog.pg_identify_object(own.classid, own.objid, 0) i\n" \
+" WHERE own.classid <> ALL (ARRAY['pg_proc', 'pg_type']::pg_catalog.regclass[])\n" \
+" UNION ALL\n" \
+" SELECT 2, - type.depth, 0, 'type', type.name, type.ddl FROM type\n" \
+" UNION ALL\n" \
+" SELECT 2, - func.depth, 0, 'function', func.name, CASE WHEN func.prokind <> 'a' THEN pg_catalog.pg_get_functiondef(func.oid) END FROM func\n" \
+" UNION ALL\n" \
+" SELECT 2, - func.depth, 0, CASE WHEN func.prosecdef THEN 'function_definer' ELSE 'function_owner' END, func.name,\n" \
+"  pg_catalog.pg_get_userbyid(func.proowner) FROM func\n" \
+" UNION ALL\n" \
+" SELECT 2, - func.depth, 0, 'function_grant', func.name, CASE x.grantee WHEN 0 THEN '' ELSE pg_catalog.pg_get_userbyid(x.grantee) END\n" \
+" FROM func CROSS JOIN LATERAL pg_catalog.aclexplode(func.proacl) x WHERE x.privilege_type = 'EXECUTE' AND x.grantee <> func.proowner\n" \
+" UNION ALL\n" \
+" SELECT 2, - func.depth, 0, 'function_private', func.name, 'REVOKE ALL' FROM func\n" \
+" WHERE func.proacl IS NOT NULL AND NOT EXISTS (SELECT FROM pg_catalog.aclexplode(func.proacl) x WHERE x.grantee = 0)\n"
 
 /* Parameters: schema, name. */
 const char	sl_definition_sql[] =
@@ -108,31 +199,7 @@ const char	sl_definition_sql[] =
 " FROM given g JOIN rel ON rel.oid = g.attrelid\n"
 "  JOIN pg_catalog.pg_type y ON y.oid = g.atttypid\n"
 "  CROSS JOIN LATERAL (SELECT g.attidentity <> '' OR (g.attgenerated = ''\n"
-"   AND COALESCE(g.default_text ~ '(\"?nextval\"?[(]|^\"?shardlet\"?[.]\"?next_id\"?[(])', false)) AS makes_ids) i\n"
-"), used(oid, depth) AS (\n"
-" SELECT DISTINCT c.atttypid, 0 FROM col c\n"
-" UNION ALL\n"
-" SELECT s.oid, u.depth + 1\n"
-" FROM used u JOIN pg_catalog.pg_type y ON y.oid = u.oid\n"
-"  CROSS JOIN LATERAL (\n"
-"   SELECT e.oid FROM pg_catalog.pg_type e WHERE e.typarray = y.oid\n"
-"   UNION ALL SELECT y.typbasetype WHERE y.typtype = 'd'\n"
-"   UNION ALL SELECT a.atttypid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid\n"
-"    WHERE c.oid = y.typrelid AND c.relkind = 'c' AND a.attnum > 0 AND NOT a.attisdropped\n"
-"   UNION ALL SELECT g.rngsubtype FROM pg_catalog.pg_range g WHERE g.rngtypid = y.oid\n"
-"   UNION ALL SELECT g.rngtypid FROM pg_catalog.pg_range g WHERE g.rngmultitypid = y.oid) s\n"
-"), wanted AS MATERIALIZED (\n"
-" SELECT y.*, u.depth\n"
-" FROM (SELECT used.oid, pg_catalog.max(used.depth) AS depth FROM used GROUP BY used.oid) u\n"
-"  JOIN pg_catalog.pg_type y ON y.oid = u.oid\n"
-"  JOIN pg_catalog.pg_namespace n ON n.oid = y.typnamespace\n"
-" WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND y.typtype <> 'm'\n"
-"  AND NOT EXISTS (SELECT FROM pg_catalog.pg_type e WHERE e.typarray = y.oid)\n"
-"  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_type'::pg_catalog.regclass\n"
-"   AND d.objid = y.oid AND d.deptype = 'e')\n"
-"), type AS MATERIALIZED (\n"
-TYPE_SQL
-" FROM wanted y\n"
+"   AND COALESCE(g.default_text ~ " MAKES_IDS_PATTERN ", false)) AS makes_ids) i\n"
 "), ind AS MATERIALIZED (\n"
 " SELECT i.*, c.relname, c.reloptions, rel.level, rel.prefix, rel.qualified, n.nspname, k.oid AS constraint_oid\n"
 " FROM rel JOIN pg_catalog.pg_index i ON i.indrelid = rel.oid\n"
@@ -162,17 +229,10 @@ TYPE_SQL
 " UNION ALL SELECT 'pg_constraint'::pg_catalog.regclass, con.oid FROM con\n"
 " UNION ALL SELECT 'pg_trigger'::pg_catalog.regclass, trg.oid FROM trg\n"
 " UNION ALL SELECT 'pg_statistic_ext'::pg_catalog.regclass, stat.oid FROM stat\n"
-" UNION ALL SELECT 'pg_type'::pg_catalog.regclass, y.oid FROM wanted y\n"
-" UNION ALL SELECT 'pg_class'::pg_catalog.regclass, y.typrelid FROM wanted y WHERE y.typrelid <> 0\n"
-" UNION ALL SELECT 'pg_constraint'::pg_catalog.regclass, k.oid FROM wanted y JOIN pg_catalog.pg_constraint k ON k.contypid = y.oid\n"
-"), need AS MATERIALIZED (\n"
-" SELECT DISTINCT d.refclassid, d.refobjid, x.extname\n"
-" FROM part p JOIN pg_catalog.pg_depend d ON d.classid = p.classid AND d.objid = p.objid\n"
-"  LEFT JOIN pg_catalog.pg_depend e ON e.classid = d.refclassid AND e.objid = d.refobjid AND e.deptype = 'e'\n"
-"   AND e.refclassid = 'pg_extension'::pg_catalog.regclass\n"
-"  LEFT JOIN pg_catalog.pg_extension x ON x.oid = e.refobjid\n"
-" WHERE d.deptype <> 'e'\n"
-"), granted AS MATERIALIZED (\n"
+" UNION ALL SELECT 'pg_policy'::pg_catalog.regclass, p.oid FROM rel JOIN pg_catalog.pg_policy p ON p.polrelid = rel.oid\n"
+"), root(classid, objid) AS (SELECT part.classid, part.objid FROM part), "
+NEEDS_SQL
+", granted AS MATERIALIZED (\n"
 " SELECT rel.oid AS relid, NULL::name AS attname, x.* FROM rel CROSS JOIN LATERAL pg_catalog.aclexplode(rel.relacl) x\n"
 " WHERE x.grantee <> rel.relowner\n"
 " UNION ALL\n"
@@ -202,18 +262,10 @@ TYPE_SQL
 " FROM rel WHERE rel.options IS NOT NULL\n"
 " UNION ALL\n"
 " SELECT DISTINCT 1, 1, 0, 'schema', n.nspname, pg_catalog.format('CREATE SCHEMA IF NOT EXISTS %I', n.nspname)\n"
-" FROM (SELECT rel.relnamespace AS oid FROM rel UNION SELECT type.typnamespace FROM type WHERE type.ddl IS NOT NULL\n"
-"  UNION SELECT stat.stxnamespace FROM stat) s\n"
+" FROM (SELECT rel.relnamespace AS oid FROM rel UNION SELECT stat.stxnamespace FROM stat) s\n"
 "  JOIN pg_catalog.pg_namespace n ON n.oid = s.oid\n"
-" UNION ALL\n"
-" SELECT DISTINCT 1, 2, 0, 'extension', need.extname, pg_catalog.format('CREATE EXTENSION IF NOT EXISTS %I', need.extname)\n"
-" FROM need WHERE need.extname NOT IN ('shardlet', 'plpgsql')\n"
-" UNION ALL\n"
-" SELECT 1, 3, 0, 'function', need.refobjid::pg_catalog.regprocedure::text, NULL\n"
-" FROM need JOIN pg_catalog.pg_proc p ON p.oid = need.refobjid JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace\n"
-" WHERE need.refclassid = 'pg_proc'::pg_catalog.regclass AND need.extname IS NULL AND n.nspname NOT IN ('pg_catalog', 'shardlet', 'shardlet_internal')\n"
-" UNION ALL\n"
-" SELECT 2, - type.depth, 0, 'type', type.name, type.ddl FROM type\n"
+" UNION\n"
+NEEDS_ITEMS_SQL
 " UNION ALL\n"
 " SELECT 3, 1, rel.level, CASE rel.level WHEN 0 THEN 'table' ELSE 'partition' END, rel.relname,\n"
 "  pg_catalog.format('CREATE %sTABLE %s (%s)', CASE rel.relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END, rel.qualified,\n"
@@ -294,7 +346,7 @@ TYPE_SQL
 "  UNION ALL SELECT stat.level, stat.prefix || stat.stxname, pg_catalog.format('STATISTICS %I.%I', stat.nspname, stat.stxname), d.description\n"
 "  FROM stat JOIN pg_catalog.pg_description d ON d.classoid = 'pg_statistic_ext'::pg_catalog.regclass AND d.objoid = stat.oid) c\n"
 " UNION ALL\n"
-" SELECT 11, 1, rel.level, 'grant', pg_catalog.pg_get_userbyid(rel.relowner), pg_catalog.format('GRANT ALL PRIVILEGES ON TABLE %s TO %I', rel.qualified,\n"
+" SELECT 11, 1, rel.level, 'grant_owner', pg_catalog.pg_get_userbyid(rel.relowner), pg_catalog.format('GRANT ALL PRIVILEGES ON TABLE %s TO %I', rel.qualified,\n"
 "  pg_catalog.pg_get_userbyid(rel.relowner))\n"
 " FROM rel\n"
 " UNION ALL\n"
@@ -337,3 +389,100 @@ const char	sl_definition_type_sql[] =
 "SELECT COALESCE(t.ddl, '') FROM (\n"
 TYPE_SQL
 " FROM (SELECT p.*, 0 AS depth FROM pg_catalog.pg_type p WHERE p.oid = pg_catalog.to_regtype($1::text)) y) t";
+
+/*
+ * The objects that a table, its partitions and their parts refer to, the first level of
+ * what they need.  Parameter: OID.
+ */
+const char	sl_definition_referenced_sql[] =
+"WITH RECURSIVE tree(oid) AS (\n"
+" SELECT $1::pg_catalog.oid\n"
+" UNION ALL\n"
+" SELECT i.inhrelid FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid\n"
+"  JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid WHERE c.relispartition\n"
+"), part(classid, objid) AS (\n"
+" SELECT 'pg_class'::pg_catalog.regclass, tree.oid FROM tree\n"
+" UNION ALL SELECT 'pg_class'::pg_catalog.regclass, i.indexrelid FROM tree JOIN pg_catalog.pg_index i ON i.indrelid = tree.oid\n"
+" UNION ALL SELECT 'pg_attrdef'::pg_catalog.regclass, d.oid FROM tree JOIN pg_catalog.pg_attrdef d ON d.adrelid = tree.oid\n"
+"  JOIN pg_catalog.pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum\n"
+"  WHERE a.attgenerated <> '' OR pg_catalog.pg_get_expr(d.adbin, d.adrelid) !~ " MAKES_IDS_PATTERN "\n"
+" UNION ALL SELECT 'pg_constraint'::pg_catalog.regclass, k.oid FROM tree JOIN pg_catalog.pg_constraint k ON k.conrelid = tree.oid\n"
+" UNION ALL SELECT 'pg_trigger'::pg_catalog.regclass, t.oid FROM tree JOIN pg_catalog.pg_trigger t ON t.tgrelid = tree.oid WHERE NOT t.tgisinternal\n"
+" UNION ALL SELECT 'pg_statistic_ext'::pg_catalog.regclass, s.oid FROM tree JOIN pg_catalog.pg_statistic_ext s ON s.stxrelid = tree.oid\n"
+" UNION ALL SELECT 'pg_policy'::pg_catalog.regclass, p.oid FROM tree JOIN pg_catalog.pg_policy p ON p.polrelid = tree.oid)\n"
+"SELECT DISTINCT e.refclassid, e.refobjid\n"
+"FROM part JOIN pg_catalog.pg_depend e ON e.classid = part.classid AND e.objid = part.objid AND e.deptype IN ('n', 'i')\n"
+"WHERE " NEEDED_SQL("e") "\n"
+"ORDER BY 1, 2";
+
+/*
+ * The items of an object and of what it needs.
+ * Parameters: catalog, OID.
+ */
+const char	sl_definition_needs_sql[] =
+"WITH RECURSIVE root(classid, objid) AS (SELECT $1::pg_catalog.oid, $2::pg_catalog.oid), "
+NEEDS_SQL
+", item(phase, place, level, kind, name, ddl) AS (\n"
+NEEDS_ITEMS_SQL
+")\n"
+"SELECT item.phase, item.kind::text, item.name::text, item.ddl::text, item.level FROM item\n"
+"ORDER BY item.phase, item.place, item.level, item.kind::text COLLATE \"C\", item.name::text COLLATE \"C\", item.ddl COLLATE \"C\"\n";
+
+/*
+ * The parts of tables that need a function or type, on whatever way: the table, whether
+ * the part is a trigger, and the command that drops the part, if there is one.
+ * Parameters: catalog, OID.
+ */
+const char	sl_definition_dependent_sql[] =
+"WITH RECURSIVE node(classid, objid) AS (\n"
+" SELECT $1::pg_catalog.oid, $2::pg_catalog.oid\n"
+" UNION\n"
+" SELECT e.classid, e.objid FROM node n CROSS JOIN LATERAL (\n"
+"  SELECT d.classid, d.objid FROM pg_catalog.pg_depend d\n"
+"  WHERE d.refclassid = n.classid AND d.refobjid = n.objid AND d.deptype IN ('n', 'i')\n"
+"   AND n.classid = ANY (ARRAY['pg_proc', 'pg_type']::pg_catalog.regclass[])\n"
+"  UNION ALL SELECT 'pg_type'::pg_catalog.regclass, c.reltype FROM pg_catalog.pg_class c\n"
+"  WHERE n.classid = 'pg_class'::pg_catalog.regclass AND c.oid = n.objid AND c.relkind = 'c'\n"
+"  UNION ALL SELECT 'pg_type'::pg_catalog.regclass, k.contypid FROM pg_catalog.pg_constraint k\n"
+"  WHERE n.classid = 'pg_constraint'::pg_catalog.regclass AND k.oid = n.objid AND k.contypid <> 0) e\n"
+"), part(relid, is_trigger, ddl) AS (\n"
+" SELECT c.oid, false, NULL FROM node n JOIN pg_catalog.pg_class c ON c.oid = n.objid\n"
+" WHERE n.classid = 'pg_class'::pg_catalog.regclass AND c.relkind IN ('r', 'p', 'f')\n"
+" UNION ALL\n"
+" SELECT i.indrelid, false, CASE WHEN NOT c.relispartition THEN pg_catalog.format('DROP INDEX IF EXISTS %s', c.oid::pg_catalog.regclass) END\n"
+" FROM node n JOIN pg_catalog.pg_index i ON i.indexrelid = n.objid JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid\n"
+" WHERE n.classid = 'pg_class'::pg_catalog.regclass\n"
+" UNION ALL\n"
+" SELECT d.adrelid, false, CASE WHEN a.attgenerated = '' THEN pg_catalog.format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', d.adrelid::pg_catalog.regclass, a.attname) END\n"
+" FROM node n JOIN pg_catalog.pg_attrdef d ON d.oid = n.objid JOIN pg_catalog.pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum\n"
+" WHERE n.classid = 'pg_attrdef'::pg_catalog.regclass\n"
+" UNION ALL\n"
+" SELECT k.conrelid, false, CASE WHEN k.coninhcount = 0 THEN pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', k.conrelid::pg_catalog.regclass, k.conname) END\n"
+" FROM node n JOIN pg_catalog.pg_constraint k ON k.oid = n.objid WHERE n.classid = 'pg_constraint'::pg_catalog.regclass AND k.conrelid <> 0\n"
+" UNION ALL\n"
+" SELECT t.tgrelid, true, CASE WHEN t.tgparentid = 0 THEN pg_catalog.format('DROP TRIGGER IF EXISTS %I ON %s', t.tgname, t.tgrelid::pg_catalog.regclass) END\n"
+" FROM node n JOIN pg_catalog.pg_trigger t ON t.oid = n.objid WHERE n.classid = 'pg_trigger'::pg_catalog.regclass\n"
+" UNION ALL\n"
+" SELECT p.polrelid, false, pg_catalog.format('DROP POLICY IF EXISTS %I ON %s', p.polname, p.polrelid::pg_catalog.regclass)\n"
+" FROM node n JOIN pg_catalog.pg_policy p ON p.oid = n.objid WHERE n.classid = 'pg_policy'::pg_catalog.regclass\n"
+" UNION ALL\n"
+" SELECT s.stxrelid, false, pg_catalog.format('DROP STATISTICS IF EXISTS %s', i.identity)\n"
+" FROM node n JOIN pg_catalog.pg_statistic_ext s ON s.oid = n.objid CROSS JOIN LATERAL pg_catalog.pg_identify_object(n.classid, n.objid, 0) i\n"
+" WHERE n.classid = 'pg_statistic_ext'::pg_catalog.regclass\n"
+")\n"
+"SELECT part.relid, part.is_trigger, part.ddl FROM part";
+
+/*
+ * Does the database have an object that cannot be created here?  Parameters: identity,
+ * type, both as pg_identify_object() has them.
+ */
+const char	sl_definition_required_sql[] =
+"SELECT EXISTS (SELECT FROM (\n"
+" SELECT 'pg_collation'::pg_catalog.regclass AS classid, oid FROM pg_catalog.pg_collation WHERE $2::text = 'collation'\n"
+" UNION ALL SELECT 'pg_operator'::pg_catalog.regclass, oid FROM pg_catalog.pg_operator WHERE $2::text = 'operator'\n"
+" UNION ALL SELECT 'pg_opclass'::pg_catalog.regclass, oid FROM pg_catalog.pg_opclass WHERE $2::text = 'operator class'\n"
+" UNION ALL SELECT 'pg_ts_config'::pg_catalog.regclass, oid FROM pg_catalog.pg_ts_config WHERE $2::text = 'text search configuration'\n"
+" UNION ALL SELECT 'pg_ts_dict'::pg_catalog.regclass, oid FROM pg_catalog.pg_ts_dict WHERE $2::text = 'text search dictionary'\n"
+" UNION ALL SELECT 'pg_language'::pg_catalog.regclass, oid FROM pg_catalog.pg_language WHERE $2::text = 'language'\n"
+" UNION ALL SELECT 'pg_am'::pg_catalog.regclass, oid FROM pg_catalog.pg_am WHERE $2::text = 'access method') o\n"
+" CROSS JOIN LATERAL pg_catalog.pg_identify_object(o.classid, o.oid, 0) i WHERE i.identity = $1::text AND i.type = $2::text)";

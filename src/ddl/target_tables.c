@@ -39,14 +39,19 @@ has_homes(const SlTable *table)
 	return table->kind != SL_TABLE_SHARDED || sl_map_row_read(table->map, NULL, &row);
 }
 
+SlTable *
+sl_ddl_table_by_oid(Oid relid)
+{
+	SlTable    *table = OidIsValid(relid) ? sl_table_get(relid) : NULL;
+
+	return table != NULL && has_homes(table) ? table : NULL;
+}
+
 /* Returns the distributed table with that name, or NULL; takes no lock. */
 SlTable *
 sl_ddl_table(const RangeVar *relation)
 {
-	Oid			relid = relation != NULL ? RangeVarGetRelid(relation, NoLock, true) : InvalidOid;
-	SlTable    *table = OidIsValid(relid) ? sl_table_get(relid) : NULL;
-
-	return table != NULL && has_homes(table) ? table : NULL;
+	return sl_ddl_table_by_oid(relation != NULL ? RangeVarGetRelid(relation, NoLock, true) : InvalidOid);
 }
 
 SlTable *

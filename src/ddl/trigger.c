@@ -3,7 +3,7 @@
  *		CREATE TRIGGER on shell tables.
  *
  * The trigger is created on the router, where it is shown and never fires, and on the
- * shards, which fire it.  Its function is created there if it is missing.
+ * shards, which fire it.  What it needs, such as its function, is created there if it is missing.
  */
 #include "postgres.h"
 
@@ -124,6 +124,11 @@ warn_of_body(const SlTable *table, Oid function)
 		ereport(WARNING,
 				errmsg("trigger function %s() seems to use NOTIFY", get_func_name(function)),
 				errdetail("A shard cannot prepare a transaction that has sent notifications: writes to several shards at a time would fail."));
+	if (strstr(source, "nextval") != NULL)
+		ereport(WARNING,
+				errmsg("trigger function %s() seems to use a sequence", get_func_name(function)),
+				errdetail("The triggers of table \"%s\" fire on the shards, which do not have the router's sequences.",
+						  get_rel_name(table->relid)));
 	if (reads_tables(source))
 		ereport(WARNING,
 				errmsg("trigger function %s() seems to read tables", get_func_name(function)),
@@ -141,7 +146,6 @@ finish_trigger(SlDdl *ddl)
 	if (isAnyTempNamespace(get_func_namespace(function)))
 		sl_ddl_refuse(new->table, "use a temporary function for a trigger of", "Create the function in another schema.");
 	warn_of_body(new->table, function);
-	sl_ddl_add_function(ddl, sl_table_homes(new->table), function);
 	sl_ddl_add_step(ddl, sl_table_homes(new->table), write_trigger(trigger, new->statement->replace));
 }
 
@@ -160,6 +164,7 @@ sl_ddl_plan_create_trigger(SlDdl *ddl)
 	new->statement = statement;
 	ddl->state = new;
 	ddl->finish = finish_trigger;
+	sl_ddl_watch_needs(ddl, table);
 	sl_ddl_add_shards(ddl, sl_table_homes(table));
 	sl_ddl_run_on_router(ddl, statement);
 	return true;

@@ -21,6 +21,7 @@
 #include "base/base.h"
 #include "compat.h"
 #include "ddl/ddl_internal.h"
+#include "ddl/definition.h"
 #include "deparse/deparse.h"
 
 /* A type, or all of a schema. */
@@ -87,13 +88,15 @@ find_shards(const Wanted *wanted)
 	return result;
 }
 
-/* Returns the shards of all tables that use a type. */
+/* Returns the shards of all tables that use a type, and those that it was created on. */
 static List *
 list_shards_with_type(Oid type)
 {
 	Wanted		wanted = {.type = type};
 
-	return find_shards(&wanted);
+	if (!OidIsValid(sl_catalog_find(SL_OBJECT_TABLE)))
+		return NIL;
+	return list_concat_unique_ptr(find_shards(&wanted), sl_object_list_shards("type", sl_object_name("type", type)));
 }
 
 /* A new constraint of a domain is checked in all tables that use it. */

@@ -99,6 +99,7 @@ static const Rule rules[] = {
 	{T_CreateTrigStmt, sl_ddl_plan_create_trigger},
 	{T_CreateFunctionStmt, sl_ddl_plan_create_function},
 	{T_AlterFunctionStmt, sl_ddl_plan_alter_function},
+	{T_AlterOwnerStmt, sl_ddl_plan_owner},
 	{T_AlterEnumStmt, sl_ddl_plan_enum},
 	{T_AlterDomainStmt, sl_ddl_plan_domain},
 };
@@ -163,7 +164,7 @@ run_on_router(const Call *call, const SlDdl *ddl)
 	ListCell   *cell;
 
 	/* Whatever happens, later statements must not be taken for parts. */
-	is_carrying = true;
+	is_carrying = !ddl->keeps_columns;
 	dropped = ddl->dropped;
 	foreach(cell, ddl->opened)
 		sl_shell_open(lfirst_oid(cell));
@@ -189,68 +190,6 @@ run_on_router(const Call *call, const SlDdl *ddl)
 			sl_shell_close(lfirst_oid(cell));
 	}
 	PG_END_TRY();
-}
-
-/* Locks and what only moves things about are allowed in every transaction. */
-static bool
-is_change(const Node *node)
-{
-	switch (nodeTag(node))
-	{
-		case T_LockStmt:
-		case T_VacuumStmt:
-		case T_ReindexStmt:
-		case T_ClusterStmt:
-			return false;
-		default:
-			return true;
-	}
-}
-
-static void
-run_distributed(const Call *call, SlDdl *ddl)
-{
-	/* What does not run on the router is not refused by PostgreSQL itself. */
-	if (ddl->local == NIL && is_change(ddl->node))
-		PreventCommandIfReadOnly(GetCommandTagName(CreateCommandTag(ddl->node)));
-	sl_ddl_check_shards(ddl);
-	if (ddl->is_separate && !ddl->is_router_first)
-	{
-		sl_ddl_send(ddl);
-		run_on_router(call, ddl);
-		sl_ddl_store_missed(ddl);
-		return;
-	}
-	run_on_router(call, ddl);
-	if (ddl->finish != NULL)
-		ddl->finish(ddl);
-	sl_ddl_send(ddl);
-	sl_ddl_store_missed(ddl);
-	sl_ddl_check_exposed(ddl);
-}
-
-static bool
-is_watching(const Call *call)
-{
-	return sl_carry_ddl && !IsBinaryUpgrade &&
-		!(is_carrying && call->context == PROCESS_UTILITY_SUBCOMMAND);
-}
-
-/* Runs the statement on the shards as well, if it concerns a distributed table. */
-static void
-run_statement(const Call *call)
-{
-	SlDdl		ddl = {.node = call->statement->utilityStmt,.source = call->source};
-
-	ddl.start = Max(call->statement->stmt_location, 0);
-	ddl.length = call->statement->stmt_len > 0 ? call->statement->stmt_len :
-		(int) strlen(call->source) - ddl.start;
-	ddl.has_text = call->context != PROCESS_UTILITY_SUBCOMMAND;
-	ddl.is_top_level = call->context == PROCESS_UTILITY_TOPLEVEL;
-	if (is_watching(call) && plan_statement(&ddl))
-		run_distributed(call, &ddl);
-	else
-		run_next(call, call->statement, call->read_only_tree);
 }
 
 static bool
@@ -287,6 +226,82 @@ refuse_lost_columns(void)
 				errdetail("The table's rows are on shards, which would keep the column."),
 				errhint("Drop the column first: ALTER TABLE ... DROP COLUMN."));
 	}
+}
+
+/* Locks and what only moves things about are allowed in every transaction. */
+static bool
+is_change(const Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_LockStmt:
+		case T_VacuumStmt:
+		case T_ReindexStmt:
+		case T_ClusterStmt:
+			return false;
+		default:
+			return true;
+	}
+}
+
+static void
+run_distributed(const Call *call, SlDdl *ddl)
+{
+	/* What does not run on the router is not refused by PostgreSQL itself. */
+	if (ddl->local == NIL && is_change(ddl->node))
+		PreventCommandIfReadOnly(GetCommandTagName(CreateCommandTag(ddl->node)));
+	sl_ddl_check_shards(ddl);
+	if (ddl->is_separate && !ddl->is_router_first)
+	{
+		sl_ddl_send(ddl);
+		run_on_router(call, ddl);
+		sl_ddl_store_missed(ddl);
+		return;
+	}
+	run_on_router(call, ddl);
+	if (ddl->keeps_columns)
+		refuse_lost_columns();
+	if (ddl->finish != NULL)
+		ddl->finish(ddl);
+	sl_ddl_create_needs(ddl);
+	sl_ddl_send(ddl);
+	sl_ddl_store_missed(ddl);
+	sl_ddl_check_exposed(ddl);
+}
+
+static bool
+is_watching(const Call *call)
+{
+	return sl_carry_ddl && !IsBinaryUpgrade &&
+		!(is_carrying && call->context == PROCESS_UTILITY_SUBCOMMAND);
+}
+
+/* May objects that are listed by their names have others afterwards? */
+static bool
+changes_names(const Node *node)
+{
+	return IsA(node, RenameStmt) || IsA(node, AlterObjectSchemaStmt);
+}
+
+/* Runs the statement on the shards as well, if it concerns a distributed table. */
+static void
+run_statement(const Call *call)
+{
+	SlDdl		ddl = {.node = call->statement->utilityStmt,.source = call->source};
+	List	   *noted = NIL;
+
+	ddl.start = Max(call->statement->stmt_location, 0);
+	ddl.length = call->statement->stmt_len > 0 ? call->statement->stmt_len :
+		(int) strlen(call->source) - ddl.start;
+	ddl.has_text = call->context != PROCESS_UTILITY_SUBCOMMAND;
+	ddl.is_top_level = call->context == PROCESS_UTILITY_TOPLEVEL;
+	if (is_watching(call) && changes_names(ddl.node))
+		noted = sl_object_note_names();
+	if (is_watching(call) && plan_statement(&ddl))
+		run_distributed(call, &ddl);
+	else
+		run_next(call, call->statement, call->read_only_tree);
+	sl_object_follow_names(noted);
 }
 
 static void

@@ -17,7 +17,8 @@ $c->sql(q{
 	CREATE ROLE app_user;
 	SELECT shardlet.create_map('m', shardlets => 8);
 	CREATE SCHEMA "Odd Name";
-	CREATE TABLE accounts (customer bigint, id bigint, balance int CHECK (balance > -1000000), note text, PRIMARY KEY (customer, id));
+	CREATE FUNCTION "Odd Name"."Sane"(int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT $1 > -1000000';
+	CREATE TABLE accounts (customer bigint, id bigint, balance int CHECK ("Odd Name"."Sane"(balance)), note text, PRIMARY KEY (customer, id));
 	CREATE INDEX accounts_balance ON accounts (balance);
 	CREATE TABLE "Odd Name"."Log" (k bigint, day int, v text, PRIMARY KEY (k, day)) PARTITION BY RANGE (day);
 	CREATE TABLE "Odd Name".log_1 PARTITION OF "Odd Name"."Log" FOR VALUES FROM (0) TO (50);
@@ -46,7 +47,7 @@ my @rows = (
 	q{SELECT indexrelid::regclass::text, indisunique FROM pg_index WHERE indrelid IN ('accounts'::regclass, '"Odd Name".log_1'::regclass) ORDER BY 1},
 	q{SELECT conname, convalidated FROM pg_constraint WHERE conrelid = 'accounts'::regclass ORDER BY 1});
 my @tables = ('SELECT tbl::text, kind, map, key, shard FROM shardlet.tables ORDER BY 1', 'SELECT * FROM shardlet.catalog_table ORDER BY 1, 2',
-	'SELECT * FROM shardlet.shardlets ORDER BY shardlet');
+	'SELECT * FROM shardlet.shardlets ORDER BY shardlet', 'SELECT * FROM shardlet.objects ORDER BY kind, object');
 my @rows_before = map { $c->sql($_) } @rows;
 my @tables_before = map { $c->sql($_) } @tables;
 my @shell_tables = ('accounts', '"Odd Name"."Log"', '"Odd Name".log_1', '"Odd Name".log_2', '"Odd Name".log_2_rest', 'settings', 'empty');
