@@ -356,7 +356,10 @@ catch_up(const char *name, bool maps_differ, bool lacks_maps, bool takeover)
 		return;
 	sl_publish_claim(shard, takeover);
 
-	/* It knows nothing that could be lost, or rebuild_map() is going to use it. */
+	/*
+	 * It knows nothing that could be lost, or rebuild_map() is going to use
+	 * it.
+	 */
 	if (lacks_maps || takeover)
 		sl_state_exempt(shard->id);
 	sl_ddl_replay(shard);
@@ -406,7 +409,10 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	register_shard(name, &address, server,
 				   shard_options(given, server, id, identity, install, other_collation));
 
-	/* Maps of another time mean nothing here, unless this router has forgotten them. */
+	/*
+	 * Maps of another time mean nothing here, unless this router has
+	 * forgotten them.
+	 */
 	catch_up(name, knows_maps && !takeover, false, takeover);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();

@@ -87,8 +87,8 @@ sl_system_columns_check(Query *query)
 typedef struct CtidContext
 {
 	List	   *queries;		/* outer queries, innermost first */
-	List	   *equalities;		/* operands of "=" in conditions of the innermost
-								 * one, or of the test of a SubLink */
+	List	   *equalities;		/* operands of "=" in conditions of the
+								 * innermost one, or of the test of a SubLink */
 } CtidContext;
 
 static const RangeTblEntry *

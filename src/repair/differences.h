@@ -14,7 +14,8 @@ typedef struct SlDifference
 	int			last;			/* not included */
 	const SlKnownShardlet *router;	/* NULL: none */
 	const SlKnownShardlet *own; /* that the shard owns; NULL: none */
-	const SlKnownShardlet *other;	/* that the shard knows of another; or NULL */
+	const SlKnownShardlet *other;	/* that the shard knows of another; or
+									 * NULL */
 	bool		is_ownership;	/* and not only its state or borders */
 	const char *problem;
 } SlDifference;

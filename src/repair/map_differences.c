@@ -300,7 +300,10 @@ shardlet_map_differences(PG_FUNCTION_ARGS)
 		SlShard    *shard = lfirst(cell);
 		List	   *known;
 
-		/* Shards without the extension know nothing; one that is offline is told before it is back. */
+		/*
+		 * Shards without the extension know nothing; one that is offline is
+		 * told before it is back.
+		 */
 		if (shard->bare || (PG_ARGISNULL(0) && shard->state == SL_STATE_OFFLINE))
 			continue;
 		known = sl_repair_read_shard(shard);

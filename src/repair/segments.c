@@ -24,7 +24,8 @@
 typedef struct Border
 {
 	int			infinite;		/* -1: before all others; 1: after them */
-	int64		number;			/* hash: token; list: token of the key; spread: id of the shard */
+	int64		number;			/* hash: token; list: token of the key;
+								 * spread: id of the shard */
 	Datum		value;			/* range */
 	ArrayType  *text;			/* range, list: as it is stored */
 } Border;
@@ -33,7 +34,8 @@ typedef struct Borders
 {
 	SlMapKind	kind;
 	SlKeyType  *type;			/* of a range's values */
-	Border	   *items;			/* sorted; one more than segments of hash and range */
+	Border	   *items;			/* sorted; one more than segments of hash and
+								 * range */
 	int			count;
 } Borders;
 
