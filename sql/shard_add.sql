@@ -75,6 +75,7 @@ SELECT shardlet.alter_shard('origin', 'dbname=copy'), shardlet.alter_shard('copy
 SELECT shard, ok, message FROM shardlet.health() WHERE shard IN ('origin', 'copy') ORDER BY shard;
 SELECT shard, dbname, state FROM shardlet.shards WHERE shard IN ('origin', 'copy') ORDER BY shard;
 -- A shard dropped behind our back.
+SELECT shardlet.close_connections() > 0 AS closed;
 DROP DATABASE aside;
 SELECT shard, ok FROM shardlet.health() WHERE shard IN ('origin', 'copy') ORDER BY shard;
 SELECT shardlet.drop_shard('copy'), shardlet.drop_shard('origin');

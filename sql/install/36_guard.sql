@@ -133,9 +133,9 @@ COMMENT ON FUNCTION shardlet.guard_keep(name[], text, int[])
 	IS 'on a shard: forgets maps of a router that are not among the first, and are among the last; the router calls it';
 REVOKE ALL ON FUNCTION shardlet.guard_keep(name[], text, int[]) FROM PUBLIC;
 
-CREATE FUNCTION shardlet.guard_drop(map name, router text)
+CREATE FUNCTION shardlet.guard_drop(map name, router text DEFAULT NULL)
 RETURNS void
-LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'shardlet_guard_drop';
 COMMENT ON FUNCTION shardlet.guard_drop(name, text)
 	IS 'on a shard: forgets a map that belongs to the router; the router calls it';

@@ -377,6 +377,7 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 	char	   *conninfo;
 	bool		install = PG_ARGISNULL(5) || PG_GETARG_BOOL(5);
 	bool		takeover = !PG_ARGISNULL(6) && PG_GETARG_BOOL(6);
+	bool		is_local;
 	bool		other_collation;
 	bool		knows_maps;
 	ForeignServer *server;
@@ -411,9 +412,13 @@ shardlet_add_shard(PG_FUNCTION_ARGS)
 
 	/*
 	 * Maps of another time mean nothing here, unless this router has
-	 * forgotten them.
+	 * forgotten them.  An empty database that was created for this shard is
+	 * this router's, also if the extension was created again here.
 	 */
-	catch_up(name, knows_maps && !takeover, false, takeover);
+	is_local = conninfo == NULL && server == NULL;
+	catch_up(name, knows_maps && !takeover, false, takeover || is_local);
+	if (is_local)
+		sl_publish_forget_others(sl_shard_by_name(name, false));
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }
@@ -567,6 +572,9 @@ shardlet_drop_shard(PG_FUNCTION_ARGS)
 	if (!sl_server_ownercheck(shard->server, GetUserId()))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_SERVER, name);
 	sl_shard_lock(shard, AccessExclusiveLock);
+
+	/* If another router has it, the shards beside it can be used again. */
+	sl_shmem_set_lost(sl_shmem_shard(shard->id), false);
 	count = sl_map_count_shardlets(shard->id, 0);
 	if (count > 0 && !force)
 		ereport(ERROR,

@@ -251,6 +251,7 @@ extern void sl_publish_all_to(SlShard *shard);
 extern void sl_publish_claim(SlShard *shard, bool takeover);
 extern void sl_publish_map_to(SlShard *shard, int32 map_id);
 extern void sl_publish_forget(SlShard *shard, const char *map, const char *router);
+extern void sl_publish_forget_others(SlShard *shard);
 extern void sl_publish_adopt(SlShard *shard, const char *map, const char *router);
 extern List *sl_publish_outdated(void);
 extern bool sl_publish_copies_to(int32 shard_id, int limit_ms);

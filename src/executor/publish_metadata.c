@@ -688,6 +688,17 @@ sl_publish_forget(SlShard *shard, const char *map, const char *router)
 	(void) run_on(shard, "SELECT shardlet.guard_drop($1, $2)", lengthof(params), params);
 }
 
+/* Makes a shard forget the maps of all other routers. */
+void
+sl_publish_forget_others(SlShard *shard)
+{
+	const char *params[] = {sl_router_get()->id};
+
+	if (!shard->bare)
+		(void) run_on(shard, "SELECT shardlet.guard_drop(m.map, m.router) FROM shardlet.catalog_guard_map m"
+					  " WHERE m.router OPERATOR(pg_catalog.<>) $1", lengthof(params), params);
+}
+
 /* Makes a map on a shard belong to this router, and no longer to that one. */
 void
 sl_publish_adopt(SlShard *shard, const char *map, const char *router)

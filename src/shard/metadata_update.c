@@ -478,8 +478,9 @@ shardlet_guard_drop(PG_FUNCTION_ARGS)
 	SlGuardMapRow map;
 
 	sl_check_writable("shardlet.guard_drop()");
-	if (sl_guard_map_row_read(NameStr(*PG_GETARG_NAME(0)), &map) &&
-		(map.router == NULL || strcmp(map.router, text_to_cstring(PG_GETARG_TEXT_PP(1))) == 0))
+	if (!PG_ARGISNULL(0) && sl_guard_map_row_read(NameStr(*PG_GETARG_NAME(0)), &map) &&
+		(map.router == NULL ||
+		 (!PG_ARGISNULL(1) && strcmp(map.router, text_to_cstring(PG_GETARG_TEXT_PP(1))) == 0)))
 		drop_map(NameStr(map.name));
 	PG_RETURN_VOID();
 }

@@ -192,6 +192,8 @@ like(error_of('SELECT * FROM names'), qr/SL009.*taken over/s, 'it says why');
 is($c->sqlstate("SELECT shardlet.create_map('h')", node => $second), 'SL007', 'the name of a map that the shard has from another router');
 is($c->sqlstate("SELECT shardlet.create_map('another')"), 'SL009', 'the first router changes no map');
 
+is($c->sql(q{BEGIN; SELECT shardlet.drop_shard('s1', force => true); SELECT v FROM names WHERE name = 'b'; ROLLBACK}), "\n2", 'unless it gives the shard up');
+
 ### The first router is lost
 
 like($second->safe_psql('app', q{SELECT DISTINCT problem FROM shardlet.rebuild_map('h') WHERE problem IS NOT NULL}),
