@@ -333,7 +333,7 @@ is_rebuilt(const SlRebuildPlan *plan, const char *map)
 static void
 plan_table(SlRebuildPlan *plan, const SlGuardedTable *table)
 {
-	RangeVar   *name = makeRangeVarFromNameList(stringToQualifiedNameList(table->name));
+	RangeVar   *name = makeRangeVarFromNameList(sl_split_name(table->name));
 	Oid			relid = RangeVarGetRelid(name, NoLock, true);
 	const char *problem = NULL;
 
