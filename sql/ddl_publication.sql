@@ -98,5 +98,5 @@ DROP SCHEMA dp_sharded;
 SET search_path = ddl_publication;
 DROP TABLE sharded, parted;
 DROP SCHEMA ddl_publication, ddl_publication_plain CASCADE;
-SELECT count(*) FROM shardlet.execute('dp', 'DROP SCHEMA ddl_publication, dp_sharded');
+SELECT count(*) FROM shardlet.execute('dp', 'DROP SCHEMA ddl_publication');
 SELECT shardlet.drop_map('dp');

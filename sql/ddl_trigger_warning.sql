@@ -11,7 +11,6 @@ BEGIN
 	EXECUTE format('CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS %L', body);
 	EXECUTE 'CREATE TRIGGER f BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION f()';
 	EXECUTE 'DROP TRIGGER f ON t';
-	PERFORM shardlet.execute('tw', 'DROP FUNCTION ddl_trigger_warning.f()');
 	DROP FUNCTION f();
 	RETURN NULL;
 END $f$;
