@@ -402,6 +402,7 @@ sl_map_place(SlMap *map, int count)
 SlShard *
 sl_map_lost_shard_beside(int32 shard_id)
 {
+	uint64		epoch = (uint64) sl_router_get()->epoch;
 	ListCell   *map;
 	ListCell   *cell;
 
@@ -412,7 +413,7 @@ sl_map_lost_shard_beside(int32 shard_id)
 			SlShard    *other = sl_shard_by_id(lfirst_int(cell));
 
 			if (other->id != shard_id && other->exists &&
-				sl_shmem_has_flag(sl_shmem_shard(other->id), SL_SHARD_LOST))
+				pg_atomic_read_u64(&sl_shmem_shard(other->id)->lost_epoch) == epoch)
 				return other;
 		}
 	}

@@ -27,7 +27,7 @@ typedef struct Shared
 	int			conn_count;
 	int			conn_used;		/* slots beyond were never used */
 	int			shard_used;
-	pg_atomic_uint32 lost_count;	/* shards with SL_SHARD_LOST */
+	pg_atomic_uint32 had_lost;	/* 1: a shard was taken over since the start */
 	SlShardSlot shards[MAX_SHARD_SLOTS];
 	Latch	   *launcher;		/* of the launcher's process, or NULL */
 	SlContentionSlot contention[SL_CONTENTION_SLOTS];
@@ -90,12 +90,13 @@ init_shared_memory(void)
 			pg_atomic_init_u64(&shared->contention[i].ordered_until, 0);
 			pg_atomic_init_u64(&shared->contention[i].next_search, 0);
 		}
-		pg_atomic_init_u32(&shared->lost_count, 0);
+		pg_atomic_init_u32(&shared->had_lost, 0);
 		for (int i = 0; i < MAX_SHARD_SLOTS; i++)
 		{
 			pg_atomic_init_u32(&shared->shards[i].flags, 0);
 			pg_atomic_init_u32(&shared->shards[i].changes, 0);
 			pg_atomic_init_u64(&shared->shards[i].failed_ddl, 0);
+			pg_atomic_init_u64(&shared->shards[i].lost_epoch, 0);
 		}
 	}
 	LWLockRelease(AddinShmemInitLock);
@@ -207,6 +208,7 @@ make_shard(SlShardSlot *slot, int32 shard_id)
 	pg_atomic_init_u32(&slot->flags, SL_SHARD_FENCED | SL_SHARD_DIRTY | SL_SHARD_MAPS);
 	pg_atomic_init_u32(&slot->changes, 0);
 	pg_atomic_init_u64(&slot->failed_ddl, 0);
+	pg_atomic_init_u64(&slot->lost_epoch, 0);
 	slot->database = MyDatabaseId;
 }
 
@@ -296,26 +298,24 @@ sl_shmem_flag_all(uint32 flags)
 	LWLockRelease(shared->lock);
 }
 
-/* Records whether a shard was taken over by another router. */
+/*
+ * Records that another router has taken over a shard, in this epoch of this router; 0:
+ * it has not.  When this router's epoch rises it has taken over, and what was
+ * recorded before is void.
+ */
 void
-sl_shmem_set_lost(SlShardSlot *slot, bool is_lost)
+sl_shmem_set_lost(SlShardSlot *slot, uint64 epoch)
 {
-	uint32		before = is_lost ? pg_atomic_fetch_or_u32(&slot->flags, SL_SHARD_LOST) :
-	pg_atomic_fetch_and_u32(&slot->flags, ~SL_SHARD_LOST);
-
-	if (shared == NULL || is_lost == ((before & SL_SHARD_LOST) != 0))
-		return;
-	if (is_lost)
-		pg_atomic_fetch_add_u32(&shared->lost_count, 1);
-	else
-		pg_atomic_fetch_sub_u32(&shared->lost_count, 1);
+	pg_atomic_write_u64(&slot->lost_epoch, epoch);
+	if (shared != NULL && epoch != 0)
+		pg_atomic_write_u32(&shared->had_lost, 1);
 }
 
-/* Is there a shard that was taken over, of any database? */
+/* May there be a shard that was taken over, of any database? */
 bool
 sl_shmem_has_lost(void)
 {
-	return shared != NULL && pg_atomic_read_u32(&shared->lost_count) > 0;
+	return shared != NULL && pg_atomic_read_u32(&shared->had_lost) != 0;
 }
 
 /*

@@ -38,7 +38,6 @@ typedef struct SlConnSlot
 #define SL_SHARD_FENCED		1	/* a committed one may be unfinished */
 #define SL_SHARD_DIRTY		2	/* some may be left over: check again */
 #define SL_SHARD_MAPS		4	/* its copies of maps may be outdated */
-#define SL_SHARD_LOST		8	/* it was taken over by another router */
 
 typedef struct SlShardSlot
 {
@@ -48,6 +47,8 @@ typedef struct SlShardSlot
 	pg_atomic_uint32 changes;	/* raised whenever a flag is set */
 	pg_atomic_uint64 failed_ddl;	/* id of the missed statement that the
 									 * shard could not execute; 0: none */
+	pg_atomic_uint64 lost_epoch;	/* this router's epoch, in which another
+									 * router took the shard over; 0: none */
 } SlShardSlot;
 
 /*
@@ -80,7 +81,7 @@ extern void sl_shmem_wake_launcher(void);
 extern bool sl_shmem_has_flag(SlShardSlot *slot, uint32 flag);
 extern void sl_shmem_flag_all(uint32 flags);
 extern int	sl_shmem_databases(uint32 flags, Oid **databases);
-extern void sl_shmem_set_lost(SlShardSlot *slot, bool is_lost);
+extern void sl_shmem_set_lost(SlShardSlot *slot, uint64 epoch);
 extern bool sl_shmem_has_lost(void);
 extern void sl_shmem_forget_database(Oid database);
 

@@ -310,7 +310,7 @@ sl_state_check(SlShard *shard, SlConn *conn)
 	is_replaced = failure != NULL && failure->sqlstate == SL_ERR_IDENTITY &&
 		compare_state(shard, conn).verdict == VERDICT_REPLACED;
 	if (conn->shard_slot != NULL)
-		sl_shmem_set_lost(conn->shard_slot, is_replaced);
+		sl_shmem_set_lost(conn->shard_slot, is_replaced ? (uint64) sl_router_get()->epoch : 0);
 	if (failure != NULL)
 		return failure;
 	MemoryContextDelete(context);

@@ -87,6 +87,8 @@ for my $format ('plain', 'custom')
 	$router->safe_psql('restored', q{SELECT shardlet.drop_shard('third', force => true), shardlet.drop_map('new')});
 	$router->safe_psql('postgres', 'DROP DATABASE restored');
 	$router->safe_psql('postgres', 'DROP DATABASE restored_third');
+	is($c->sqlstate('SELECT count(*) FROM orders'), 'SL009', 'its shards were taken over');
+	$c->sql('SELECT shardlet.take_over()');
 }
 
 $c->destroy;
