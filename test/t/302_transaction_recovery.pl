@@ -147,7 +147,7 @@ is($c->shard_sql(1, 'SELECT count(*) FROM pg_prepared_xacts'), '7', 'as they are
 $c->shard_sql(1, "ROLLBACK PREPARED '$_'") for @forged, @odd;
 $c->shard_sql(1, 'DROP TABLE forged');
 
-# Two other routers on the same shards: a database of this server, and a server.
+# Two other routers that had the same shards: a database of this server, and a server.
 my $router2 = PostgreSQL::Test::Cluster->new('router2');
 $router2->init;
 $router2->append_conf('postgresql.conf', "shared_preload_libraries = 'shardlet'\nmax_prepared_transactions = 10\n$no_worker");
@@ -165,8 +165,9 @@ sub each_other_router
 for my $node ($router, $router2)
 {
 	$node->safe_psql('app2', 'CREATE EXTENSION shardlet');
-	$node->safe_psql('app2', "SELECT shardlet.add_shard('s$_', '" . $c->conninfo($_) . "')") for 1 .. 3;
+	$node->safe_psql('app2', "SELECT shardlet.add_shard('s$_', '" . $c->conninfo($_) . "', takeover => true)") for 1 .. 3;
 }
+$c->sql('SELECT shardlet.take_over()');
 my $others = "s1|foreign|\ns2|foreign|\ns3|foreign|";
 $t = $probe->begin_at('txn_after_all_prepares');
 each_other_router($prepared, $others, 'in doubt');

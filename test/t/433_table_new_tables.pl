@@ -48,6 +48,7 @@ for my $format ('plain', 'custom')
 		my @options = $rows eq 'with' ? () : ('--exclude-table-data=public.orders', '--exclude-table-data=public.items');
 		my $file = "$folder/$rows.$format";
 
+		$c->sql('SELECT shardlet.take_over()');
 		$router->command_ok([ 'pg_dump', '--format', $format, @options, '--file', $file, $router->connstr('app') ], "dumps $rows rows ($format)");
 		$router->safe_psql('postgres', 'DROP DATABASE IF EXISTS restored');
 		$router->safe_psql('postgres', 'CREATE DATABASE restored TEMPLATE template0');
@@ -71,6 +72,7 @@ $router->safe_psql('restored', 'ALTER TABLE orders ADD CONSTRAINT again UNIQUE (
 is($c->shard_sql($_, q{SELECT count(*) FROM pg_constraint WHERE conname = 'again'}), '1', "shard $_ has the new constraint") for 's1', 's2';
 $router->safe_psql('restored', 'CREATE TABLE fresh (id serial PRIMARY KEY, tenant_id bigint NOT NULL); DROP TABLE fresh; ALTER TABLE orders DROP CONSTRAINT again');
 $router->safe_psql('postgres', 'DROP DATABASE restored');
+$c->sql('SELECT shardlet.take_over()');
 
 ### Moves
 
