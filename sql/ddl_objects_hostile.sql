@@ -84,11 +84,9 @@ SELECT shardlet.alter_shard('s2', state => 'online');
 \set VERBOSITY default
 ALTER TABLE t ADD CONSTRAINT h CHECK (h(n) > 0);
 SELECT shardlet.alter_shard('s2', state => 'offline');
-\set VERBOSITY sqlstate
 CREATE OR REPLACE FUNCTION h(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1';
 SELECT shardlet.alter_shard('s2', state => 'online');
-\set VERBOSITY default
-SELECT prosrc FROM pg_proc WHERE proname = 'h';
+SELECT * FROM there($$SELECT prosrc FROM pg_proc WHERE proname = 'h'$$);
 
 -- Owners and privileges.
 CREATE ROLE hostile_user;

@@ -27,7 +27,7 @@ CREATE FUNCTION differences() RETURNS text LANGUAGE sql AS $$
 			UNION ALL SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'ddl_offline' AND tablename <> 'there'
 			UNION ALL SELECT format('constraint %s %s %s', conname, convalidated, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'ddl_offline'::regnamespace AND conname !~ 'there'
 			UNION ALL SELECT 'trigger ' || pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'ddl_offline'::regnamespace AND relname <> 'there') AND tgname !~ '^RI_'
-			UNION ALL SELECT 'function ' || prosrc FROM pg_proc WHERE pronamespace = 'ddl_offline'::regnamespace
+			UNION ALL SELECT 'function ' || proname || prosrc FROM pg_proc WHERE pronamespace = 'ddl_offline'::regnamespace
 			UNION ALL SELECT format('comment %s %s', c.relname, d.description) FROM pg_description d JOIN pg_class c ON c.oid = d.objoid WHERE c.relnamespace = 'ddl_offline'::regnamespace AND c.relname <> 'there'
 			UNION ALL SELECT format('acl %s %s %s', c.relname, relacl, c.reloptions) FROM pg_class c WHERE c.relnamespace = 'ddl_offline'::regnamespace AND relname !~ 'there'
 			$q$, per_shard => true) AS q(item text, shardlet_shard name)
@@ -127,7 +127,7 @@ SET search_path = ddl_offline;
 SELECT shardlet.alter_shard('s2', state => 'online');
 \set VERBOSITY default
 SELECT state FROM shardlet.shards WHERE shard = 's2';
-SELECT ok, message FROM shardlet.health() WHERE shard = 's2';
+SELECT ok, regexp_replace(message, 'statement \d+', 'statement N') AS message FROM shardlet.health() WHERE shard = 's2';
 \c contrib_regression_s2
 SELECT count(*) FROM pg_attribute WHERE attrelid = 'ddl_offline.orders'::regclass AND attname = 'bb';
 DROP INDEX ddl_offline.orders_bb;
@@ -188,6 +188,89 @@ DROP FUNCTION ddl_offline.mine();
 SET search_path = ddl_offline;
 SELECT shardlet.alter_shard('s2', state => 'online');
 SELECT differences();
+
+-- Functions: replaced, changed, renamed, moved, given away, granted and dropped.
+CREATE SCHEMA ddl_offline_fns;
+CREATE FUNCTION f1(int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE FUNCTION f2(int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE FUNCTION f3(int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE FUNCTION f4(int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE FUNCTION f5() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+CREATE TYPE mood AS ENUM ('a');
+ALTER TABLE orders ADD CONSTRAINT uses CHECK (f1(1) AND f2(1) AND f3(1) AND f4(1));
+ALTER TABLE orders ADD mood mood;
+CREATE TRIGGER f5 BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION f5();
+SELECT shardlet.alter_shard('s2', state => 'offline');
+SET client_min_messages = warning;
+CREATE OR REPLACE FUNCTION f1(int) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT 1 = 1';
+ALTER FUNCTION f1(int) COST 7;
+ALTER FUNCTION f2(int) RENAME TO f2b;
+ALTER FUNCTION f3(int) SET SCHEMA ddl_offline_fns;
+ALTER FUNCTION f4(int) OWNER TO ddl_offline_reader;
+REVOKE ALL ON FUNCTION f4(int) FROM PUBLIC;
+CREATE ROLE ddl_offline_new;
+GRANT EXECUTE ON FUNCTION f4(int) TO ddl_offline_new;
+DROP FUNCTION f5() CASCADE;
+-- One that the shard lacks can be replaced, and whatever else needs to know whose it will be cannot be done.
+CREATE FUNCTION ddl_offline_fns.fresh() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.note := 'old \ ''body'; RETURN NEW; END $$;
+REVOKE ALL ON FUNCTION ddl_offline_fns.fresh() FROM PUBLIC;
+CREATE FUNCTION same() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+CREATE TRIGGER fresh BEFORE INSERT ON orders FOR EACH ROW WHEN (NEW.id > 1000) EXECUTE FUNCTION ddl_offline_fns.fresh();
+CREATE TRIGGER same BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION same();
+CREATE OR REPLACE FUNCTION ddl_offline_fns.fresh() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.note := 'new \ ''body'; RETURN NEW; END $$;
+SELECT count(*) FROM shardlet.missed_ddl;
+ALTER FUNCTION ddl_offline_fns.fresh() RENAME TO other;
+\set VERBOSITY sqlstate
+ALTER FUNCTION ddl_offline_fns.fresh() SET SCHEMA ddl_offline;
+ALTER FUNCTION ddl_offline_fns.fresh() OWNER TO ddl_offline_reader;
+GRANT EXECUTE ON FUNCTION ddl_offline_fns.fresh() TO ddl_offline_new;
+DROP FUNCTION ddl_offline_fns.fresh() CASCADE;
+ALTER SCHEMA ddl_offline_fns RENAME TO ddl_offline_other;
+\set VERBOSITY default
+-- Needs that are no functions, and functions that may be impossible there.
+CREATE TYPE unseen AS ENUM ('a');
+CREATE FUNCTION of_unseen(unseen) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT true';
+CREATE FUNCTION definer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN RETURN NEW; END $$;
+ALTER TABLE orders ADD CONSTRAINT unseen CHECK (of_unseen('a')) NOT VALID;
+CREATE TRIGGER definer BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION definer();
+ALTER TYPE mood RENAME TO humour;
+\set VERBOSITY sqlstate
+ALTER TYPE mood SET SCHEMA ddl_offline_fns;
+ALTER TYPE mood ADD VALUE 'b';
+DROP TYPE mood CASCADE;
+ALTER FUNCTION f1(int) SECURITY DEFINER;
+CREATE OR REPLACE FUNCTION f1(int) RETURNS bool LANGUAGE sql IMMUTABLE BEGIN ATOMIC SELECT 'a'::unseen = 'a'::unseen; END;
+\set VERBOSITY default
+SELECT count(*) FROM shardlet.missed_ddl;
+-- Another function on the shard keeps it offline, the same one stays the shard's.
+\c contrib_regression_s2
+CREATE FUNCTION ddl_offline.same() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+\c contrib_regression
+SET search_path = ddl_offline;
+\set VERBOSITY sqlstate
+SELECT shardlet.alter_shard('s2', state => 'online');
+\set VERBOSITY default
+SELECT ok, substr(regexp_replace(message, 'statement \d+', 'statement N'), 1, 130) AS message FROM shardlet.health() WHERE shard = 's2';
+\c contrib_regression_s2
+CREATE OR REPLACE FUNCTION ddl_offline.same() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+\c contrib_regression
+SET search_path = ddl_offline;
+SELECT shardlet.alter_shard('s2', state => 'online');
+SELECT differences();
+SELECT string_agg(shardlet_shard::text, ' ' ORDER BY shardlet_shard) AS shards, q.f, q.src FROM shardlet.query('off', $q$
+	SELECT format('%s cost %s owner %s %s', p.oid::regprocedure, procost, pg_get_userbyid(proowner) = 'ddl_offline_reader', array_to_string(ARRAY(SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee) END FROM aclexplode(proacl) a WHERE a.grantee <> proowner ORDER BY 1), ' ')), prosrc
+	FROM pg_proc p WHERE proname ~ '^(f\d.?|fresh|same)$' AND pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname ~ '^ddl_offline')$q$, per_shard => true) AS q(f text, src text, shardlet_shard name) GROUP BY q.f, q.src ORDER BY q.f;
+SELECT object, shards FROM shardlet.objects WHERE object ~ '^ddl_offline.*(f\d.?|fresh|same)\(' ORDER BY 1;
+INSERT INTO orders (client, id) SELECT g, 2000 + g FROM generate_series(301, 310) g;
+SELECT DISTINCT note FROM orders WHERE id > 2000;
+-- Dropped: only where it is the router's.
+DROP FUNCTION same() CASCADE;
+DROP FUNCTION ddl_offline_fns.fresh() CASCADE;
+SELECT string_agg(shardlet_shard::text, ' ' ORDER BY shardlet_shard) AS shards, q.f FROM shardlet.query('off', $$SELECT proname::text FROM pg_proc WHERE proname IN ('same', 'fresh')$$, per_shard => true) AS q(f text, shardlet_shard name) GROUP BY q.f ORDER BY q.f;
+\c contrib_regression_s2
+DROP FUNCTION ddl_offline.same();
+\c contrib_regression
+SET search_path = ddl_offline;
 
 -- A statement of another user runs as that user on the shard.
 CREATE ROLE ddl_offline_owner LOGIN SUPERUSER;
@@ -252,5 +335,7 @@ DROP TABLE orders, kind;
 SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA IF EXISTS ddl_offline CASCADE');
 DROP SCHEMA ddl_offline CASCADE;
 DROP SCHEMA ddl_offline_types;
+DROP SCHEMA ddl_offline_fns CASCADE;
+SELECT count(*) FROM shardlet.execute(NULL, 'DROP SCHEMA IF EXISTS ddl_offline_fns CASCADE');
 SELECT shardlet.drop_map('off');
-DROP ROLE ddl_offline_reader, ddl_offline_owner;
+DROP ROLE ddl_offline_reader, ddl_offline_owner, ddl_offline_new;

@@ -92,6 +92,17 @@ check_required(SlRound *round, const SlDefinitionItem *item)
 						asc_toupper(item->ddl, strlen(item->ddl)), item->name));
 }
 
+void
+sl_object_refuse_create(const char *signature, const SlShard *shard)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			errmsg("permission denied to create function %s on the shards", signature),
+			errdetail("The router connects to shard \"%s\" as a user of another name, whose privileges the function would have.",
+					  NameStr(shard->name)),
+			errhint("A superuser creates it there: SELECT shardlet.execute(NULL, 'CREATE FUNCTION ...');"));
+}
+
 /* Raises an error unless the user may have functions created on the shards. */
 static void
 check_may_create(SlRound *round, const char *signature)
@@ -103,12 +114,7 @@ check_may_create(SlRound *round, const char *signature)
 	sl_round_query_about(round, "SELECT CURRENT_USER = $1::text", GetUserNameFromId(GetUserId(), false));
 	others = sl_round_without_yes(round);
 	if (others.count > 0)
-		ereport(ERROR,
-				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				errmsg("permission denied to create function %s on the shards", signature),
-				errdetail("The router connects to shard \"%s\" as a user of another name, whose privileges the function would have.",
-						  NameStr(others.replies[0].shard->name)),
-				errhint("A superuser creates it there: SELECT shardlet.execute(NULL, 'CREATE FUNCTION ...');"));
+		sl_object_refuse_create(signature, others.replies[0].shard);
 }
 
 /*

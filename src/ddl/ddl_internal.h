@@ -170,6 +170,7 @@ extern Oid	sl_object_class(const char *kind);
 extern Oid	sl_object_find(const char *kind, const char *object);
 extern char *sl_object_name(const char *kind, Oid oid);
 extern Oid	sl_object_schema(const SlListedObject *object);
+extern char *sl_object_schema_name(const char *kind, const char *name);
 extern List *sl_object_note_names(void);
 extern void sl_object_follow_names(const List *noted);
 
@@ -184,7 +185,7 @@ typedef struct SlDependents
 extern int32 sl_ddl_map_id(const SlTable *table);
 extern void sl_ddl_watch_needs(SlDdl *ddl, const SlTable *table);
 extern void sl_ddl_watch_alter(SlDdl *ddl, const SlTable *table);
-extern void sl_ddl_create_needs(const SlDdl *ddl);
+extern void sl_ddl_create_needs(SlDdl *ddl);
 extern SlDependents sl_ddl_find_dependents(Oid class_id, Oid object_id);
 
 /* function.c */
@@ -193,6 +194,15 @@ extern bool sl_ddl_plan_alter_function(SlDdl *ddl);
 extern bool sl_ddl_plan_rename_function(SlDdl *ddl);
 extern bool sl_ddl_plan_function_schema(SlDdl *ddl);
 extern bool sl_ddl_plan_owner(SlDdl *ddl);
+
+/* function_later.c */
+struct SlDefinition;
+
+extern void sl_ddl_refuse_pending(List *shards, const char *signature);
+extern void sl_ddl_refuse_offline(List *shards, const char *kind, const char *name);
+extern List *sl_ddl_store_needs(List *shards, const struct SlDefinition *definition, const struct SlDefinition *before);
+extern void sl_ddl_check_same_later(SlDdl *ddl, List *shards, const char *signature, const char *definition);
+extern void sl_ddl_set_owner_later(SlDdl *ddl, List *shards, const struct SlDefinition *definition);
 
 /* drop_objects.c */
 extern bool sl_ddl_plan_drop_objects(SlDdl *ddl);

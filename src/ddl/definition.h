@@ -83,11 +83,13 @@ extern void sl_object_list_lock(void);
 extern bool sl_object_list_has(const char *kind, const char *object, int32 shard_id);
 extern void sl_object_list_add(const char *kind, const char *object, int32 shard_id, int32 map_id);
 extern void sl_object_list_remove(const char *kind, const char *object);
+extern void sl_object_list_remove_from(const char *kind, const char *object, int32 shard_id);
 extern int32 sl_object_list_map(const char *kind, const char *object);
 extern List *sl_object_list_shards(const char *kind, const char *object);
 
 /* create_objects.c */
 extern void sl_object_set_owner(List *shards, const SlDefinition *definition);
+pg_noreturn extern void sl_object_refuse_create(const char *signature, const SlShard *shard);
 
 /* policy.c */
 extern void sl_policy_check_bypass(Oid relid, List *shards);

@@ -140,6 +140,24 @@ find_gone(const List *noted)
 	return result;
 }
 
+/* A shard that is offline can drop functions later, if they are the router's. */
+static void
+check_offline(const List *gone)
+{
+	const ListCell *cell;
+
+	foreach(cell, gone)
+	{
+		const SlListedObject *object = lfirst(cell);
+		List	   *shards = sl_object_list_shards(object->kind, object->name);
+
+		if (strcmp(object->kind, "function") == 0)
+			sl_ddl_refuse_pending(shards, object->name);
+		else
+			sl_ddl_refuse_offline(shards, object->kind, object->name);
+	}
+}
+
 static void
 finish_drop(SlDdl *ddl)
 {
@@ -147,6 +165,7 @@ finish_drop(SlDdl *ddl)
 	List	   *gone = find_gone(drops->noted);
 	ListCell   *cell;
 
+	check_offline(gone);
 	ddl->steps = list_concat(ddl->steps, drops->parts);
 	for (int i = 0; i < (int) lengthof(kinds); i++)
 		drop_kind(ddl, gone, kinds[i].kind, kinds[i].command);
@@ -203,6 +222,7 @@ sl_ddl_plan_drop_objects(SlDdl *ddl)
 	DropStmt   *statement = castNode(DropStmt, ddl->node);
 	bool		is_schema = statement->removeType == OBJECT_SCHEMA;
 	Drops	   *drops;
+	ListCell   *cell;
 
 	if (kind_of(statement->removeType) == NULL || !OidIsValid(sl_catalog_find(SL_OBJECT_TABLE)) ||
 		(is_schema && statement->behavior == DROP_CASCADE))
@@ -213,6 +233,8 @@ sl_ddl_plan_drop_objects(SlDdl *ddl)
 	if (!add_named_shards(ddl, statement) && drops->parts == NIL &&
 		(drops->noted == NIL || statement->behavior != DROP_CASCADE))
 		return false;
+	foreach(cell, drops->parts)
+		sl_ddl_add_shards(ddl, ((const SlDdlStep *) lfirst(cell))->shards);
 	ddl->state = drops;
 	ddl->finish = finish_drop;
 	ddl->keeps_columns = true;

@@ -34,6 +34,7 @@ typedef struct Change
 	char	   *definition;		/* before, or NULL for an aggregate */
 	List	   *shards;
 	int32		map_id;			/* that new needs are listed for */
+	SlDefinition *before;		/* what it needed before */
 } Change;
 
 /* Returns the definition of a function of the router, with names qualified. */
@@ -73,6 +74,8 @@ make_change(Oid function)
 	if (result->shards == NIL)
 		return NULL;
 	result->definition = write_function(function);
+	result->before = sl_ddl_offline_shards(result->shards, true) != NIL ?
+		sl_definition_read_needs(ProcedureRelationId, function) : NULL;
 	result->map_id = dependents.map_id != 0 ? dependents.map_id : sl_object_list_map("function", result->signature);
 	return result;
 }
@@ -105,9 +108,11 @@ static void
 finish_definition(SlDdl *ddl)
 {
 	const Change *change = ddl->state;
+	SlDefinition *definition = read_changed(change);
 
+	ddl->steps = sl_ddl_store_needs(change->shards, definition, change->before);
 	sl_snapshot_begin(NIL);
-	sl_definition_create(change->shards, read_changed(change), SL_PHASE_NEEDS, SL_PHASE_TYPES);
+	sl_definition_create(sl_ddl_offline_shards(change->shards, false), definition, SL_PHASE_NEEDS, SL_PHASE_TYPES);
 }
 
 /* Returns the function with the arguments that a statement creates, or InvalidOid. */
@@ -156,14 +161,18 @@ is_function(ObjectType type)
 
 /* A function of a shard that differs must not be renamed. */
 static void
-check_same(const Change *change)
+check_same(SlDdl *ddl)
 {
+	const Change *change = ddl->state;
 	static const char sql[] = "SELECT pg_catalog.pg_get_functiondef(p.oid) FROM pg_catalog.pg_proc p"
 	" WHERE p.oid OPERATOR(pg_catalog.=) pg_catalog.to_regprocedure($1::pg_catalog.text)";
-	int			level = sl_definition_begin_output();
+	int			level;
 	int			count;
-	SlReply    *replies = sl_ddl_query_shard(change->shards, sql, change->signature, &count);
+	SlReply    *replies;
 
+	sl_ddl_check_same_later(ddl, change->shards, change->signature, change->definition);
+	level = sl_definition_begin_output();
+	replies = sl_ddl_query_shard(sl_ddl_offline_shards(change->shards, false), sql, change->signature, &count);
 	AtEOXact_GUC(true, level);
 	for (int i = 0; i < count; i++)
 	{
@@ -183,7 +192,7 @@ finish_rename(SlDdl *ddl)
 	const Change *change = ddl->state;
 	const RenameStmt *statement = castNode(RenameStmt, ddl->node);
 
-	check_same(change);
+	check_same(ddl);
 	sl_ddl_add_step(ddl, change->shards, psprintf("ALTER ROUTINE %s RENAME TO %s", change->signature,
 												  quote_identifier(statement->newname)));
 }
@@ -207,9 +216,13 @@ finish_schema(SlDdl *ddl)
 	static const char sql[] = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace"
 	" WHERE nspname OPERATOR(pg_catalog.=) $1::pg_catalog.text)";
 
-	check_same(change);
+	check_same(ddl);
 	sl_ddl_add_step(ddl, sl_ddl_shards_that(change->shards, sql, statement->newschema, false),
 					psprintf("CREATE SCHEMA %s", quote_identifier(statement->newschema)));
+	sl_ddl_add_step_if(ddl, sl_ddl_offline_shards(change->shards, true),
+					   psprintf("CREATE SCHEMA %s", quote_identifier(statement->newschema)),
+					   psprintf("SELECT pg_catalog.to_regnamespace(%s) IS NULL",
+								quote_literal_cstr(quote_identifier(statement->newschema))));
 	sl_ddl_add_step(ddl, change->shards, psprintf("ALTER ROUTINE %s SET SCHEMA %s", change->signature,
 												  quote_identifier(statement->newschema)));
 }
@@ -230,9 +243,11 @@ static void
 finish_owner(SlDdl *ddl)
 {
 	const Change *change = ddl->state;
+	SlDefinition *definition = read_changed(change);
 
+	sl_ddl_set_owner_later(ddl, change->shards, definition);
 	sl_snapshot_begin(NIL);
-	sl_object_set_owner(change->shards, read_changed(change));
+	sl_object_set_owner(sl_ddl_offline_shards(change->shards, false), definition);
 }
 
 /* ALTER FUNCTION ... OWNER TO */

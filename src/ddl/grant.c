@@ -231,6 +231,12 @@ finish_grant_function(SlDdl *ddl)
 	ListCell   *cell;
 	ListCell   *function_cell;
 
+	foreach(cell, (List *) ddl->state)
+	{
+		const GrantedFunction *function = lfirst(cell);
+
+		sl_ddl_refuse_pending(function->shards, function->signature);
+	}
 	foreach(cell, statement->grantees)
 	{
 		RoleSpec   *grantee = lfirst(cell);
@@ -241,9 +247,11 @@ finish_grant_function(SlDdl *ddl)
 		{
 			const GrantedFunction *function = lfirst(function_cell);
 
-			sl_ddl_add_step(ddl, intersect_shards(function->shards, shards),
-							grant_text(statement, psprintf("ROUTINE %s", function->signature),
-									   role == NULL ? "PUBLIC" : quote_identifier(role)));
+			char	   *sql = grant_text(statement, psprintf("ROUTINE %s", function->signature),
+										 role == NULL ? "PUBLIC" : quote_identifier(role));
+
+			sl_ddl_add_step(ddl, intersect_shards(function->shards, shards), sql);
+			sl_ddl_add_step_if(ddl, intersect_shards(function->shards, ddl->offline), sql, sl_ddl_role_condition(role, NULL));
 		}
 	}
 }

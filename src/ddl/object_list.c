@@ -137,14 +137,14 @@ sl_object_list_add(const char *kind, const char *object, int32 shard_id, int32 m
 	table_close(list, NoLock);
 }
 
-/* Removes the rows of an object, of all shards and maps. */
+/* Removes the rows of an object, of one shard, or of all if it is 0. */
 void
-sl_object_list_remove(const char *kind, const char *object)
+sl_object_list_remove_from(const char *kind, const char *object, int32 shard_id)
 {
 	Relation	list = sl_catalog_open(SL_OBJECT_TABLE, RowExclusiveLock);
 	NameData	name;
 	ScanKeyData keys[3];
-	SysScanDesc scan = scan_object(list, keys, &name, kind, object, 0);
+	SysScanDesc scan = scan_object(list, keys, &name, kind, object, shard_id);
 	HeapTuple	tuple;
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -152,6 +152,12 @@ sl_object_list_remove(const char *kind, const char *object)
 	systable_endscan(scan);
 	table_close(list, NoLock);
 	CommandCounterIncrement();
+}
+
+void
+sl_object_list_remove(const char *kind, const char *object)
+{
+	sl_object_list_remove_from(kind, object, 0);
 }
 
 /* Returns the shards that an object is listed for: SlShards. */
@@ -288,6 +294,15 @@ sl_object_schema(const SlListedObject *object)
 	result = is_type ? ((Form_pg_type) GETSTRUCT(tuple))->typnamespace : ((Form_pg_proc) GETSTRUCT(tuple))->pronamespace;
 	ReleaseSysCache(tuple);
 	return result;
+}
+
+/* Returns the name of the schema of a function or type, or NULL if there is none. */
+char *
+sl_object_schema_name(const char *kind, const char *name)
+{
+	SlListedObject object = {.kind = pstrdup(kind),.name = pstrdup(name),.oid = sl_object_find(kind, name)};
+
+	return OidIsValid(object.oid) ? get_namespace_name(sl_object_schema(&object)) : NULL;
 }
 
 static bool

@@ -100,15 +100,13 @@ has_address(const List *addresses, const ObjectAddress *address)
 	return false;
 }
 
-/* Creates on the shards what the statement has made the watched table need. */
-void
-sl_ddl_create_needs(const SlDdl *ddl)
+/* Returns what the statement has made the watched table need: SlDefinitions. */
+static List *
+read_new_needs(const SlDdl *ddl)
 {
+	List	   *result = NIL;
 	ListCell   *cell;
 
-	if (ddl->watched == NULL || ddl->is_separate)
-		return;
-	sl_snapshot_begin(NIL);
 	foreach(cell, find_referenced(ddl->watched->relid))
 	{
 		const ObjectAddress *address = lfirst(cell);
@@ -118,8 +116,34 @@ sl_ddl_create_needs(const SlDdl *ddl)
 			continue;
 		definition = sl_definition_read_needs(address->classId, address->objectId);
 		definition->map_id = sl_ddl_map_id(ddl->watched);
-		sl_definition_create(sl_table_homes(ddl->watched), definition, SL_PHASE_NEEDS, SL_PHASE_TYPES);
+		result = lappend(result, definition);
 	}
+	return result;
+}
+
+/*
+ * Creates on the shards what the statement has made the watched table need.  For those
+ * that are offline it is stored, before the steps of the statement; whether that is
+ * possible is known before anything is sent.
+ */
+void
+sl_ddl_create_needs(SlDdl *ddl)
+{
+	List	   *needs;
+	List	   *later = NIL;
+	List	   *shards;
+	ListCell   *cell;
+
+	if (ddl->watched == NULL || ddl->is_separate)
+		return;
+	sl_snapshot_begin(NIL);
+	needs = read_new_needs(ddl);
+	shards = sl_table_homes(ddl->watched);
+	foreach(cell, needs)
+		later = list_concat(later, sl_ddl_store_needs(shards, lfirst(cell), NULL));
+	ddl->steps = list_concat(later, ddl->steps);
+	foreach(cell, needs)
+		sl_definition_create(sl_ddl_offline_shards(shards, false), lfirst(cell), SL_PHASE_NEEDS, SL_PHASE_TYPES);
 }
 
 /* Dependents -------------------------------------------------------------------------- */
@@ -138,7 +162,7 @@ add_dependent(SlDependents *dependents, Oid relid, bool is_trigger, const char *
 	dependents->shards = list_concat_unique_ptr(dependents->shards, sl_table_homes(table));
 	if (ddl == NULL)
 		return;
-	step = palloc(sizeof(SlDdlStep));
+	step = palloc0(sizeof(SlDdlStep));
 	step->shards = sl_table_homes(table);
 	step->sql = pstrdup(ddl);
 	dependents->drops = lappend(dependents->drops, step);

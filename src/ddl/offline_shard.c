@@ -102,6 +102,24 @@ can_wait_statistics(const CreateStatsStmt *statement)
 	return true;
 }
 
+static bool
+is_type(ObjectType type)
+{
+	return type == OBJECT_TYPE || type == OBJECT_DOMAIN;
+}
+
+static bool
+can_wait_drop(ObjectType type)
+{
+	return !is_type(type) && type != OBJECT_SCHEMA;
+}
+
+static bool
+can_wait_rename(ObjectType type)
+{
+	return !is_type(type) && type != OBJECT_POLICY && type != OBJECT_ATTRIBUTE && type != OBJECT_DOMCONSTRAINT;
+}
+
 /*
  * Does the result of the statement not depend on the rows of a shard?  Nor may it
  * compute expressions of the user, but as the owner of an index and under the
@@ -117,17 +135,20 @@ can_wait(const SlDdl *ddl)
 		case T_IndexStmt:
 			return can_wait_index((const IndexStmt *) ddl->node);
 		case T_RenameStmt:
-			return ((const RenameStmt *) ddl->node)->renameType != OBJECT_POLICY;
+			return can_wait_rename(((const RenameStmt *) ddl->node)->renameType);
 		case T_CreateStatsStmt:
 			return can_wait_statistics((const CreateStatsStmt *) ddl->node);
 		case T_DropStmt:
+			return can_wait_drop(((const DropStmt *) ddl->node)->removeType);
 		case T_AlterObjectSchemaStmt:
+			return !is_type(((const AlterObjectSchemaStmt *) ddl->node)->objectType);
 		case T_GrantStmt:
 		case T_CommentStmt:
 		case T_AlterStatsStmt:
 		case T_CreateTrigStmt:
 		case T_CreateFunctionStmt:
 		case T_AlterFunctionStmt:
+		case T_AlterOwnerStmt:	/* of a function */
 		case T_LockStmt:
 			return true;
 		default:
@@ -141,7 +162,7 @@ refuse_offline(const SlShard *shard)
 	ereport(ERROR,
 			errcode(SL_ERR_UNREACHABLE),
 			errmsg("shard \"%s\" is offline", NameStr(shard->name)),
-			errdetail("The statement can depend on rows of the shard, so it cannot be executed there later."),
+			errdetail("The statement can depend on rows or types of the shard, so it cannot be executed there later."),
 			errhint("shardlet.alter_shard('%s', state => 'online') brings it back. Meanwhile columns can be added without constraints or with a constant default, and constraints with NOT VALID.",
 					NameStr(shard->name)));
 }

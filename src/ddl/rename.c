@@ -185,6 +185,7 @@ plan_rename_schema(SlDdl *ddl)
 	if (shards == NIL)
 		return false;
 	check_schema_at_rest(schema);
+	sl_ddl_refuse_pending(shards, NULL);
 	sl_ddl_run_on_router(ddl, statement);
 	sl_ddl_add_step(ddl, shards, psprintf("ALTER SCHEMA %s RENAME TO %s",
 										  quote_identifier(statement->subname),

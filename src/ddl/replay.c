@@ -83,6 +83,22 @@ execute_as(const Replay *replay, const SlMissedDdl *missed)
 	(void) run_on_shard(replay, "SELECT shardlet.run_as_role($1, $2)", lengthof(params), params);
 }
 
+/*
+ * Does the shard have to execute the statement?  An answer that is neither yes nor no is
+ * the name of a function that the shard has got of its own (function_later.c).
+ */
+static bool
+meets_condition(const Replay *replay, const SlMissedDdl *missed)
+{
+	const char *answer = missed->condition != NULL ? run_on_shard(replay, missed->condition, 0, NULL) : "t";
+
+	if (answer == NULL || strcmp(answer, "f") == 0)
+		return false;
+	if (strcmp(answer, "t") != 0)
+		sl_object_list_remove_from("function", answer, replay->shard->id);
+	return true;
+}
+
 static void
 execute_missed(Replay *replay, const SlMissedDdl *missed)
 {
@@ -91,7 +107,7 @@ execute_missed(Replay *replay, const SlMissedDdl *missed)
 
 	replay->current = missed;
 	restore_settings(missed);
-	if (missed->condition != NULL && strcmp(run_on_shard(replay, missed->condition, 0, NULL), "t") != 0)
+	if (!meets_condition(replay, missed))
 		ereport(NOTICE,
 				errmsg("shard \"%s\" does not execute a statement that it has missed: %s",
 					   NameStr(replay->shard->name), missed->statement),
