@@ -185,7 +185,7 @@ make_step(SlShard *shard, char *sql, char *condition)
 	return step;
 }
 
-/* Roles of definers have to exist, which nobody can see now. */
+/* Roles of definers have to exist, which cannot be seen now. */
 static void
 check_function(const SlDefinition *definition, const SlDefinitionItem *item, const SlShard *shard)
 {
@@ -269,7 +269,7 @@ sl_ddl_store_needs(List *shards, const SlDefinition *definition, const SlDefinit
 	return result;
 }
 
-/* Adds the step that keeps a shard offline if its function is another one. */
+/* Adds the step that keeps a shard offline if its function differs. */
 void
 sl_ddl_check_same_later(SlDdl *ddl, List *shards, const char *signature, const char *definition)
 {
