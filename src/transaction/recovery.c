@@ -188,8 +188,9 @@ check_prepared(Look *look, const char *name)
 		look->left++;
 }
 
-static char *
-own_prefix(void)
+/* Returns how the names of this router's prepared transactions begin. */
+char *
+sl_recover_own_prefix(void)
 {
 	return psprintf(SL_GID_PREFIX "%016llx_%u_", (unsigned long long) sl_router_instance(),
 					MyDatabaseId);
@@ -198,7 +199,7 @@ own_prefix(void)
 static void
 check_all_prepared(Look *look)
 {
-	const char *params[] = {own_prefix()};
+	const char *params[] = {sl_recover_own_prefix()};
 	PGresult   *result;
 
 	/* One row at a time is what sl_remote_try() keeps: so an array of all. */

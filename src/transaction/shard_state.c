@@ -35,11 +35,11 @@
 #define ROUNDS 3
 #define MAX_WAIT_MS 10000
 
-/* Are there transactions of routers that are prepared on the shard? */
+/* Are there transactions of this router that are prepared on the shard? */
 static const char prepared_sql[] =
 "SELECT EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts"
 " WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database()"
-" AND pg_catalog.starts_with(gid, '" SL_GID_PREFIX "'))";
+" AND pg_catalog.starts_with(gid, $1::pg_catalog.text))";
 
 typedef enum Verdict
 {
@@ -242,6 +242,7 @@ static SlFailure *
 read_again(SlShard *shard, SlConn *conn, bool *may_change)
 {
 	SlFailure  *failure = NULL;
+	const char *prefix = sl_recover_own_prefix();
 	PGresult   *result;
 	int			finished = 0;
 
@@ -249,23 +250,29 @@ read_again(SlShard *shard, SlConn *conn, bool *may_change)
 		(void) sl_recover_shard(shard, conn, &finished);
 	if (conn->state != SL_CONN_OPEN)
 		return sl_failure_unreachable(NameStr(shard->name), "The connection was lost.");
-	result = sl_remote_try(conn, prepared_sql, 0, NULL, sl_wait_deadline(MAX_WAIT_MS), &failure);
+	result = sl_remote_try(conn, prepared_sql, 1, &prefix, sl_wait_deadline(MAX_WAIT_MS), &failure);
 	if (failure != NULL)
 		return failure;
-	*may_change = sl_remote_bool(result, 0, 0) || RecoveryInProgress();
+	*may_change = sl_remote_bool(result, 0, 0);
 	result = sl_remote_try(conn, SL_STATE_SQL, 1, &conn->router, sl_wait_deadline(MAX_WAIT_MS), &failure);
 	if (failure == NULL && result != NULL)
 		sl_conn_note_state(conn, result);
 	return failure;
 }
 
+/*
+ * Compares until the versions are equal, or will not become so.  Returns why the shard
+ * cannot be used, or NULL.  A shard that is behind while a commit of a living session
+ * is under way there can be used, as before that commit; then "is_final" is false.
+ */
 static SlFailure *
-judge(SlShard *shard, SlConn *conn)
+judge(SlShard *shard, SlConn *conn, bool *is_final)
 {
 	TimestampTz last = sl_wait_deadline(MAX_WAIT_MS);
 	Finding		finding = compare_state(shard, conn);
 	SlFailure  *failure;
 
+	*is_final = true;
 	for (int round = 0; finding.verdict != VERDICT_EQUAL; round++)
 	{
 		bool		may_change = false;
@@ -274,9 +281,13 @@ judge(SlShard *shard, SlConn *conn)
 		if (failure != NULL)
 			return failure;
 		finding = compare_state(shard, conn);
+		*is_final = true;
 		if (finding.verdict == VERDICT_EQUAL)
 			break;
-		if (GetCurrentTimestamp() >= last || (round >= ROUNDS && !may_change))
+		*is_final = !may_change || finding.verdict != VERDICT_SHARD_OLDER;
+		if (round >= ROUNDS && !*is_final)
+			return NULL;
+		if (GetCurrentTimestamp() >= last || (round >= ROUNDS && !may_change && !RecoveryInProgress()))
 			return make_failure(shard, conn, &finding);
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(STEP_MS * 1000L);
@@ -286,7 +297,8 @@ judge(SlShard *shard, SlConn *conn)
 
 /*
  * Compares what the shard of an open and idle connection knows with what it must know.
- * Returns why it cannot be used, or NULL; then the connection is not looked at again.
+ * Returns why it cannot be used, or NULL; then the connection is not looked at again,
+ * unless a commit is under way there.
  */
 SlFailure *
 sl_state_check(SlShard *shard, SlConn *conn)
@@ -295,6 +307,7 @@ sl_state_check(SlShard *shard, SlConn *conn)
 	MemoryContext old_context;
 	SlFailure  *failure;
 	bool		is_replaced;
+	bool		is_final;
 
 	if (conn->router == NULL || !conn->has_state)
 	{
@@ -305,7 +318,7 @@ sl_state_check(SlShard *shard, SlConn *conn)
 		return NULL;
 	context = AllocSetContextCreate(CurrentMemoryContext, "shardlet shard state", ALLOCSET_SMALL_SIZES);
 	old_context = MemoryContextSwitchTo(context);
-	failure = judge(shard, conn);
+	failure = judge(shard, conn, &is_final);
 	MemoryContextSwitchTo(old_context);
 	is_replaced = failure != NULL && failure->sqlstate == SL_ERR_IDENTITY &&
 		compare_state(shard, conn).verdict == VERDICT_REPLACED;
@@ -314,7 +327,7 @@ sl_state_check(SlShard *shard, SlConn *conn)
 	if (failure != NULL)
 		return failure;
 	MemoryContextDelete(context);
-	conn->is_judged = true;
+	conn->is_judged = is_final;
 	return NULL;
 }
 

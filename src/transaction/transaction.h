@@ -148,6 +148,7 @@ extern void sl_outcome_commit(SlConn *conn);
 #define SL_STATE_ALL_SHARDS (-1)
 
 extern void sl_state_exempt(int32 shard_id);
+extern char *sl_recover_own_prefix(void);
 extern SlFailure *sl_state_check(SlShard *shard, SlConn *conn);
 extern void sl_state_check_prepare(SlReply *replies, int count);
 
