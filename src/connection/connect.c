@@ -363,7 +363,7 @@ begin_set_up(SlConn *conn)
 	if (PQsetnonblocking(conn->pg, 1) != 0 || !PQenterPipelineMode(conn->pg))
 		return sl_failure_unreachable(conn->shard, PQerrorMessage(conn->pg));
 	conn->state = SL_CONN_SETTING_UP;
-	conn->has_identity = conn->has_state = conn->is_judged = false;
+	conn->has_identity = conn->has_state = conn->is_judged = conn->is_behind = false;
 	sl_pipeline_query(conn, identity_sql, 0, NULL);
 	sl_pipeline_sync(conn);
 	if (conn->router != NULL)

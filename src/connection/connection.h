@@ -288,6 +288,7 @@ typedef struct SlConn
 	const char *router;			/* its identity; NULL: not requested */
 	bool		has_state;		/* the shard has sent it */
 	bool		is_judged;		/* and it is what it must be */
+	bool		is_behind;		/* by a commit that was under way there */
 	char	   *state_epoch;	/* NULL: the shard does not know the router */
 	char	   *state_owner;	/* another router; NULL: none */
 	char	   *state_maps;		/* id:version,... of this router's; or NULL */

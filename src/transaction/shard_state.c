@@ -316,6 +316,10 @@ sl_state_check(SlShard *shard, SlConn *conn)
 	}
 	if (is_exempt(shard->id))
 		return NULL;
+
+	/* What was accepted when the shard's transaction began is, until it ends. */
+	if (conn->is_behind && conn->txn.level > 0)
+		return NULL;
 	context = AllocSetContextCreate(CurrentMemoryContext, "shardlet shard state", ALLOCSET_SMALL_SIZES);
 	old_context = MemoryContextSwitchTo(context);
 	failure = judge(shard, conn, &is_final);
@@ -328,6 +332,7 @@ sl_state_check(SlShard *shard, SlConn *conn)
 		return failure;
 	MemoryContextDelete(context);
 	conn->is_judged = is_final;
+	conn->is_behind = !is_final;
 	return NULL;
 }
 
