@@ -117,8 +117,8 @@ is($c->sql('SELECT shard, map, low, high, on_router, on_shard FROM shardlet.map_
 	"s1|h|$low|$high|s2|s1\ns1|r||50|s3|s1", 'map_differences() shows what it takes for its own');
 is($c->sql(q{SELECT count(*) FROM shardlet.map_differences('s2')}), '0', 'other shards do not differ');
 is($c->sqlstate("SELECT shardlet.resolve_map('s1', 'neither')"), '22023', 'one of the two is kept');
-is($c->sqlstate("SELECT shardlet.resolve_map('s1', 'router', 'unknown')"), '42704', 'a map that nobody knows');
-is($c->sqlstate("SELECT shardlet.resolve_map('s9')"), '42704', 'a shard that nobody knows');
+is($c->sqlstate("SELECT shardlet.resolve_map('s1', 'router', 'unknown')"), '42704', 'a map that does not exist');
+is($c->sqlstate("SELECT shardlet.resolve_map('s9')"), '42704', 'a shard that does not exist');
 is($c->sql("BEGIN; SELECT shardlet.resolve_map('s1') > 0; ROLLBACK"), 't', 'rolled back');
 is($c->sqlstate('SELECT count(*) FROM orders'), 'SL009', 'and nothing is resolved');
 is($c->sqlstate("SELECT shardlet.resolve_map('s1', 'shard')"), 'SL007', 'both shards own them: what this one knows cannot be kept');
